@@ -1,0 +1,1 @@
+"""Facts with their source: accelerators, fabrics, models, engine versions, connectors."""

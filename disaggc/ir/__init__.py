@@ -1,0 +1,1 @@
+"""The DeploymentPlan: what should exist, said once for every target."""

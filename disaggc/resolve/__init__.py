@@ -1,0 +1,1 @@
+"""Stage 2: references bound to catalog facts, defaults filled; what every later stage reads."""

@@ -1,0 +1,1 @@
+"""Stage 1: YAML text to a typed, frozen Spec with a source position for every value."""

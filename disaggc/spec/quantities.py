@@ -1,0 +1,92 @@
+"""Field types of the spec that carry units: text at the edge, base units inside, a pattern for the editor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from disaggc import units
+
+T = TypeVar("T")
+
+
+def _reader(parse: Callable[[str], T], plain_number: Callable[[float], T] | None, example: str) -> BeforeValidator:
+    def read(value: object) -> object:
+        if isinstance(value, bool) or value is None:
+            raise PydanticCustomError("quantity", "a quantity such as {example} is wanted", {"example": f"`{example}`"})
+        if isinstance(value, int | float):
+            if plain_number is None:
+                raise PydanticCustomError(
+                    "quantity", "`{value}` has no unit; write e.g. {example}", {"value": value, "example": f"`{example}`"}
+                )
+            return plain_number(float(value))
+        if not isinstance(value, str):
+            return value if isinstance(value, units.Price) else _refuse(example)
+        try:
+            return parse(value)
+        except units.UnitError as problem:
+            text = str(problem) + (f"; {problem.fix}" if problem.fix else "")
+            raise PydanticCustomError("quantity", "{text}", {"text": text}) from None
+
+    return BeforeValidator(read)
+
+
+def _refuse(example: str) -> object:
+    raise PydanticCustomError("quantity", "a quantity such as {example} is wanted", {"example": f"`{example}`"})
+
+
+def _schema(description: str, pattern: str, examples: list[str], *, number: bool = False) -> WithJsonSchema:
+    text: dict[str, Any] = {"type": "string", "pattern": pattern}
+    one: dict[str, Any] = {"anyOf": [text, {"type": "number"}]} if number else text
+    return WithJsonSchema({**one, "description": description, "examples": examples})
+
+
+_N = r"^[0-9][0-9_]*(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*"
+
+Size = Annotated[
+    float,
+    _reader(units.parse_bytes, None, "192GiB"),
+    Field(gt=0),
+    _schema("A size in bytes with its unit.", _N + r"([kKMGTP]i?)?B$", ["192GiB", "80GB"]),
+]
+Speed = Annotated[
+    float,
+    _reader(units.parse_speed, None, "200Gbit"),
+    Field(gt=0),
+    _schema(
+        "A speed: `Gbit` counts bits, `GB/s` bytes.", _N + r"(([kMGTP])?bit(/s)?|([kKMGTP]i?)?B/s)$", ["200Gbit", "25GB/s"]
+    ),
+]
+Duration = Annotated[
+    float,
+    _reader(units.parse_duration, None, "10s"),
+    Field(ge=0),
+    _schema("A time with its unit.", r"^([0-9][0-9_.]*\s*(us|ms|s|sec|m|min|h|d)\s*)+$", ["200ms", "10s", "20min"]),
+]
+Flops = Annotated[
+    float,
+    _reader(units.parse_flops, None, "989TFLOPS"),
+    Field(gt=0),
+    _schema("Dense compute rate.", _N + r"[kMGTP]?(FLOPS|FLOP/s|OPS)$", ["989TFLOPS"]),
+]
+Rate = Annotated[
+    float,
+    _reader(units.parse_rate, None, "2/s"),
+    Field(gt=0),
+    _schema("Requests per time.", _N + r"((req|requests)?\s*/(s|sec|m|min|h|d)|rps)$", ["2/s", "120/min"]),
+]
+Share = Annotated[
+    float,
+    _reader(units.parse_share, lambda number: units.parse_share(f"{number!r}"), "30%"),
+    Field(ge=0, le=1),
+    _schema("A share, as `30%` or 0..1.", _N + r"%?$", ["30%"], number=True),
+]
+Money = Annotated[
+    units.Price,
+    _reader(units.parse_price, None, "24 USD/h"),
+    PlainSerializer(lambda price: f"{price.per_hour!r} {price.currency}/h", return_type=str),
+    _schema("Money per hour.", _N + r"[A-Z]{3}\s*/\s*(h|d|month)$", ["24 USD/h"]),
+]
