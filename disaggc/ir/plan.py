@@ -90,6 +90,8 @@ class Argument(Element):
     """With its dashes, e.g. `--block-size`."""
     value: Value | None = None
     """Its value."""
+    more: tuple[Value, ...] = ()
+    """Further values of a list flag, after `value`."""
     because: Because = ()
     """Fields of the spec that caused it."""
     first_node_only: bool = False
