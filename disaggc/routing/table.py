@@ -26,6 +26,7 @@ from disaggc.routing.limits import (
     Name,
     Part,
     Port,
+    Seconds,
     Timeouts,
     TlsFiles,
 )
@@ -170,7 +171,7 @@ class RoutingTable(Part):
     log: Log = Log()
     api_key: ApiKeySource | None = None
     """Key clients must present; None = open."""
-    classes: dict[Name, ClassEntry] = {}
+    classes: dict[Name, ClassEntry] = Field(default_factory=dict)
     """Workload classes by name."""
     class_header: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9\-]{0,63}$")] = "x-workload-class"
     """Header that names a request's class."""
