@@ -19,34 +19,80 @@ class Code:
 
 
 _TABLE = (
-    Code("DGC101", "unreadable-file", "The file cannot be read: missing, a directory, not text, or larger than the limit."),
-    Code("DGC102", "yaml-syntax", "The file is not well-formed YAML: a tab in indentation, a missing colon, an open quote."),
-    Code("DGC103", "duplicate-key", "A key stands twice in one mapping; YAML would silently keep the last one."),
-    Code("DGC104", "ambiguous-scalar", "YAML 1.1 would read this scalar as another type than written; quote it."),
-    Code("DGC105", "document-shape", "The document is empty, is not a mapping, or nests or expands beyond the limits."),
+    Code(
+        "DGC101",
+        "unreadable-file",
+        "The file cannot be read: missing, a directory, not text, or larger than the limit.",
+    ),
+    Code(
+        "DGC102",
+        "yaml-syntax",
+        "The file is not well-formed YAML: a tab in indentation, a missing colon, an open quote.",
+    ),
+    Code(
+        "DGC103", "duplicate-key", "A key stands twice in one mapping; YAML would silently keep the last one."
+    ),
+    Code(
+        "DGC104",
+        "ambiguous-scalar",
+        "YAML 1.1 would read this scalar as another type than written; quote it.",
+    ),
+    Code(
+        "DGC105",
+        "document-shape",
+        "The document is empty, is not a mapping, or nests or expands beyond the limits.",
+    ),
     Code("DGC110", "unknown-field", "The field does not exist here. disaggc never ignores a field."),
     Code("DGC111", "missing-field", "A required field is absent."),
     Code("DGC112", "wrong-type", "The value has another type than the field takes."),
     Code("DGC113", "bad-quantity", "The quantity lacks a unit, has a wrong one, or lies outside its range."),
     Code("DGC114", "bad-value", "The value is not one of those the field takes."),
     Code("DGC115", "field-conflict", "Two fields exclude each other, or one needs another."),
-    Code("DGC116", "unused-field", "The field is not used by the chosen target or mode; remove it or choose otherwise."),
-    Code("DGC120", "bad-from", "A `from:` reference cannot be followed: missing file, a cycle, or a forbidden place."),
+    Code(
+        "DGC116",
+        "unused-field",
+        "The field is not used by the chosen target or mode; remove it or choose otherwise.",
+    ),
+    Code(
+        "DGC120",
+        "bad-from",
+        "A `from:` reference cannot be followed: missing file, a cycle, or a forbidden place.",
+    ),
     Code("DGC121", "bad-set", "A --set argument does not name a field or has a value that cannot be read."),
     Code("DGC130", "unused-suppression", "A `# disaggc: ignore[...]` comment suppresses nothing."),
     Code("DGC131", "bad-suppression", "A `# disaggc: ignore[...]` comment has no reason or names no code."),
-    Code("DGC190", "rule-crashed", "A check failed inside; this is a bug of that check, the other checks still ran."),
-    Code("DGC201", "unknown-accelerator", "The catalog does not know this accelerator id; give facts inline instead."),
-    Code("DGC202", "unknown-model", "The catalog does not know this model id; give `config:` with its config.json."),
+    Code(
+        "DGC190",
+        "rule-crashed",
+        "A check failed inside; this is a bug of that check, the other checks still ran.",
+    ),
+    Code(
+        "DGC201",
+        "unknown-accelerator",
+        "The catalog does not know this accelerator id; give facts inline instead.",
+    ),
+    Code(
+        "DGC202",
+        "unknown-model",
+        "The catalog does not know this model id; give `config:` with its config.json.",
+    ),
     Code("DGC203", "bad-model-config", "The model's config.json lacks what is needed to size it."),
-    Code("DGC204", "engine-version-nearest", "No snapshot of this vLLM version; the nearest lower one is used."),
-    Code("DGC205", "unknown-engine-version", "The vLLM version is older than every snapshot, or not a version."),
+    Code(
+        "DGC204", "engine-version-nearest", "No snapshot of this vLLM version; the nearest lower one is used."
+    ),
+    Code(
+        "DGC205", "unknown-engine-version", "The vLLM version is older than every snapshot, or not a version."
+    ),
     Code("DGC206", "bad-calibration", "The calibration file cannot be used."),
     Code("DGC501", "infeasible", "No layout on this cluster meets the stated requirements (proved)."),
     Code("DGC502", "not-proved", "The solver stopped at its limit before an answer was proved."),
     Code("DGC601", "unknown-target", "The target is not one of those disaggc ships."),
     Code("DGC602", "target-unsupported", "The plan needs something that this target cannot express."),
-    Code("DGC603", "unsafe-text", "A text cannot be placed in the target's format without changing its meaning."),
+    Code(
+        "DGC603",
+        "unsafe-text",
+        "A text cannot be placed in the target's format without changing its meaning.",
+    ),
     Code("DGC604", "missing-address", "The target needs the nodes' addresses, the spec gives only a count."),
     Code("DGC701", "bad-lock", "disaggc.lock cannot be read or belongs to another spec."),
 )

@@ -1,0 +1,41 @@
+"""Runs rules over their subject. A rule that crashes is reported as its own bug and the others still run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
+
+from disaggc.diagnostics import Diagnostic, Severity
+from disaggc.rules.registry import plan_rules, spec_rules
+from disaggc.rules.rule import Finding, PlanRule, Rule, SpecRule, stamped
+
+if TYPE_CHECKING:
+    from disaggc.ir.plan import DeploymentPlan
+    from disaggc.resolve.model import ResolvedSpec
+
+S = TypeVar("S")
+CRASH = "DGC190"
+
+
+def check(resolved: ResolvedSpec, rules: Iterable[SpecRule] | None = None) -> tuple[Diagnostic, ...]:
+    """Findings about the spec, each at a field path; all spec rules unless given. DGC190 where a rule failed."""
+    chosen = spec_rules() if rules is None else tuple(rules)
+    return tuple(d for rule in chosen for d in _guarded(rule, rule.check, resolved))
+
+
+def check_plan(plan: DeploymentPlan, rules: Iterable[PlanRule] | None = None) -> tuple[Diagnostic, ...]:
+    """Findings about the plan, at plan paths; all plan rules unless some are given. DGC190 where a rule failed."""
+    chosen = plan_rules() if rules is None else tuple(rules)
+    return tuple(d for rule in chosen for d in _guarded(rule, rule.check, plan))
+
+
+def _guarded(rule: Rule, run: Callable[[S], Iterator[Finding]], subject: S) -> Iterator[Diagnostic]:
+    try:
+        yield from (stamped(rule, finding) for finding in run(subject))
+    except Exception as problem:  # noqa: BLE001 - a rule's bug must not hide what the other rules find
+        yield Diagnostic(
+            CRASH,
+            Severity.ERROR,
+            f"the check {rule.code} ({rule.name}) failed with {type(problem).__name__}: {problem}",
+            notes=("this is a bug of that check; every other check ran",),
+        )

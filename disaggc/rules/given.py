@@ -1,0 +1,146 @@
+"""How rules read what a user gave an engine: settings and environment with their places, aliases resolved.
+
+Knows which role a value reaches and where it is written; judges nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from disaggc.catalog.engines import EngineSnapshot, FlagFacts
+from disaggc.diagnostics import FieldPath
+from disaggc.resolve.model import ResolvedService, RoleChoices
+from disaggc.spec.model import SecretRef, SettingValue
+
+RoleName = Literal["prefill", "decode"]
+ROLES: tuple[RoleName, ...] = ("prefill", "decode")
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFlag:
+    """One setting as written. flag: vLLM's own name (aliases resolved). negated: written as `no-...`.
+
+    key: part of a JSON flag where the name is dotted (`compilation-config.level`), else "". facts: None when unknown.
+    """
+
+    written: str
+    flag: str
+    key: str
+    negated: bool
+    value: SettingValue
+    path: FieldPath
+    roles: tuple[RoleName, ...]
+    facts: FlagFacts | None
+
+    @property
+    def on(self) -> bool:
+        """For a boolean flag: whether it switches the feature on."""
+        return (self.value is True) is not self.negated
+
+    @property
+    def off(self) -> bool:
+        """For a boolean flag: whether it switches the feature off."""
+        return isinstance(self.value, bool) and not self.on
+
+
+@dataclass(frozen=True, slots=True)
+class GivenEnv:
+    """One environment variable as written."""
+
+    name: str
+    value: str | SecretRef
+    path: FieldPath
+    roles: tuple[RoleName, ...]
+
+    @property
+    def text(self) -> str:
+        """The literal value; empty for a secret."""
+        return self.value if isinstance(self.value, str) else ""
+
+
+def at(service: ResolvedService, *parts: str | int) -> FieldPath:
+    """Path of a field of the service."""
+    return ("services", service.name, *parts)
+
+
+def flags(service: ResolvedService) -> Iterator[GivenFlag]:
+    """Every setting of the service, both roles' first, in the order written."""
+    for path, roles, settings in _settings(service):
+        for written, value in settings.items():
+            yield _flag(service.snapshot, (*path, written), roles=roles, value=value)
+
+
+def flags_named(service: ResolvedService, *names: str) -> Iterator[GivenFlag]:
+    """The settings whose resolved name is one of these."""
+    return (given for given in flags(service) if given.flag in names)
+
+
+def effective(service: ResolvedService, role: RoleName) -> dict[str, GivenFlag]:
+    """What reaches one role's engines, by resolved name; its own settings win. Unset (null) values are absent."""
+    found = {given.flag: given for given in flags(service) if role in given.roles and not given.key}
+    return {flag: given for flag, given in found.items() if given.value is not None}
+
+
+def env(service: ResolvedService) -> Iterator[GivenEnv]:
+    """Every environment variable of the service, both roles' first, in the order written."""
+    engine = service.given.engine
+    for name, value in engine.env.items():
+        yield GivenEnv(name, value, at(service, "engine", "env", name), ROLES)
+    for role in ROLES:
+        part = engine.prefill if role == "prefill" else engine.decode
+        for name, value in part.env.items():
+            yield GivenEnv(name, value, at(service, "engine", role, "env", name), (role,))
+
+
+def effective_env(service: ResolvedService, role: RoleName) -> dict[str, GivenEnv]:
+    """What reaches one role's engines, by name; the role's own variables win."""
+    return {given.name: given for given in env(service) if role in given.roles}
+
+
+def choices(service: ResolvedService, role: RoleName) -> RoleChoices:
+    """The shapes the role may take."""
+    return service.prefill if role == "prefill" else service.decode
+
+
+def transfers_kv(service: ResolvedService) -> bool:
+    """Whether the service may be laid out as prefill and decode; only then do connector rules matter."""
+    return service.mode != "colocated"
+
+
+def version(service: ResolvedService) -> tuple[int, ...]:
+    """The vLLM version the spec pins, as numbers."""
+    parts = service.given.engine.vllm.split(".")[:3]
+    return tuple(int("".join(c for c in part if c.isdigit()) or 0) for part in parts)
+
+
+def _settings(
+    service: ResolvedService,
+) -> Iterator[tuple[FieldPath, tuple[RoleName, ...], Mapping[str, SettingValue]]]:
+    engine = service.given.engine
+    yield at(service, "engine", "settings"), ROLES, engine.settings
+    yield at(service, "engine", "prefill", "settings"), ("prefill",), engine.prefill.settings
+    yield at(service, "engine", "decode", "settings"), ("decode",), engine.decode.settings
+
+
+def _flag(
+    snapshot: EngineSnapshot, path: FieldPath, *, roles: tuple[RoleName, ...], value: SettingValue
+) -> GivenFlag:
+    written = str(path[-1])
+    name, _, key = written.replace("_", "-").partition(".")
+    flag, negated = _resolved(snapshot, name)
+    return GivenFlag(written, flag, key, negated, value, path, roles, snapshot.flags.get(flag))
+
+
+def _resolved(snapshot: EngineSnapshot, name: str) -> tuple[str, bool]:
+    """VLLM's own name of a flag or alias, and whether it was written in its `no-` form."""
+    if name in snapshot.flags:
+        return name, False
+    for flag, facts in snapshot.flags.items():
+        if name in facts.aliases or f"-{name}" in facts.aliases or f"--{name}" in facts.aliases:
+            return flag, False
+    positive = name.removeprefix("no-")
+    if positive != name and positive in snapshot.flags:
+        return positive, True
+    return name, False
