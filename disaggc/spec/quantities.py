@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, Tag, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from disaggc import units
@@ -13,14 +13,20 @@ from disaggc import units
 T = TypeVar("T")
 
 
-def _reader(parse: Callable[[str], T], plain_number: Callable[[float], T] | None, example: str) -> BeforeValidator:
+def _reader(
+    parse: Callable[[str], T], plain_number: Callable[[float], T] | None, example: str
+) -> BeforeValidator:
     def read(value: object) -> object:
         if isinstance(value, bool) or value is None:
-            raise PydanticCustomError("quantity", "a quantity such as {example} is wanted", {"example": f"`{example}`"})
+            raise PydanticCustomError(
+                "quantity", "a quantity such as {example} is wanted", {"example": f"`{example}`"}
+            )
         if isinstance(value, int | float):
             if plain_number is None:
                 raise PydanticCustomError(
-                    "quantity", "`{value}` has no unit; write e.g. {example}", {"value": value, "example": f"`{example}`"}
+                    "quantity",
+                    "`{value}` has no unit; write e.g. {example}",
+                    {"value": value, "example": f"`{example}`"},
                 )
             return plain_number(float(value))
         if not isinstance(value, str):
@@ -35,7 +41,9 @@ def _reader(parse: Callable[[str], T], plain_number: Callable[[float], T] | None
 
 
 def _refuse(example: str) -> object:
-    raise PydanticCustomError("quantity", "a quantity such as {example} is wanted", {"example": f"`{example}`"})
+    raise PydanticCustomError(
+        "quantity", "a quantity such as {example} is wanted", {"example": f"`{example}`"}
+    )
 
 
 def _schema(description: str, pattern: str, examples: list[str], *, number: bool = False) -> WithJsonSchema:
@@ -57,14 +65,22 @@ Speed = Annotated[
     _reader(units.parse_speed, None, "200Gbit"),
     Field(gt=0),
     _schema(
-        "A speed: `Gbit` counts bits, `GB/s` bytes.", _N + r"(([kMGTP])?bit(/s)?|([kKMGTP]i?)?B/s)$", ["200Gbit", "25GB/s"]
+        "A speed: `Gbit` counts bits, `GB/s` bytes.",
+        _N + r"(([kMGTP])?bit(/s)?|([kKMGTP]i?)?B/s)$",
+        ["200Gbit", "25GB/s"],
     ),
 ]
 Duration = Annotated[
     float,
     _reader(units.parse_duration, None, "10s"),
     Field(ge=0),
-    _schema("A time with its unit.", r"^([0-9][0-9_.]*\s*(us|ms|s|sec|m|min|h|d)\s*)+$", ["200ms", "10s", "20min"]),
+    _schema(
+        "A time with its unit.", r"^([0-9][0-9_.]*\s*(us|ms|s|sec|m|min|h|d)\s*)+$", ["200ms", "10s", "20min"]
+    ),
+]
+DurationOrAuto = Annotated[
+    Annotated[Duration, Tag("duration")] | Annotated[Literal["auto"], Tag("auto")],
+    Discriminator(lambda value: "auto" if value == "auto" else "duration"),
 ]
 Flops = Annotated[
     float,
