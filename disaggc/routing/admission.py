@@ -1,0 +1,81 @@
+"""Admission: what fits in flight, a bounded queue by priority, and how long to wait before trying again.
+
+Pure: it orders and counts; waking and waiting are the proxy's.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from disaggc.routing.limits import Admission
+from disaggc.routing.table import ReplicaEntry
+
+T = TypeVar("T")
+
+
+def has_room(entry: ReplicaEntry, limits: Admission, *, requests: float, tokens: float, ask: float) -> bool:
+    """Whether a replica with this in flight can take `ask` tokens more; an empty one takes any request."""
+    if requests <= 0:
+        return True
+    if entry.max_seqs is not None and requests + 1 > entry.max_seqs * limits.overcommit:
+        return False
+    return entry.kv_tokens is None or tokens + ask <= entry.kv_tokens * limits.overcommit
+
+
+class WaitingLine(Generic[T]):
+    """A bounded queue: higher priority first, first come first served within one."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._heap: list[tuple[int, int, T]] = []
+        self._arrivals = 0
+
+    def offer(self, item: T, priority: int = 0) -> bool:
+        """Whether it may wait; False when the line is full."""
+        if len(self._heap) >= self.limit:
+            return False
+        self._arrivals += 1
+        heapq.heappush(self._heap, (-priority, self._arrivals, item))
+        return True
+
+    def first(self) -> T | None:
+        """Who is next, still in the line."""
+        return self._heap[0][2] if self._heap else None
+
+    def take(self) -> T:
+        """Who is next, out of the line."""
+        return heapq.heappop(self._heap)[2]
+
+    def leave(self, item: T) -> None:
+        """Someone gave up waiting."""
+        self._heap = [entry for entry in self._heap if entry[2] is not item]
+        heapq.heapify(self._heap)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+
+@dataclass(slots=True)
+class ServedRate:
+    """Completions per second, forgetting with time constant `horizon_s`; gives an honest Retry-After."""
+
+    horizon_s: float = 10.0
+    value: float = 0.0
+    last: float | None = None
+
+    def finished(self, now: float) -> None:
+        """One request completed at `now`."""
+        if self.last is not None:
+            self.value *= math.exp(-(now - self.last) / self.horizon_s)
+        self.value += 1 / self.horizon_s
+        self.last = now
+
+    def retry_after(self, waiting: int, now: float) -> int:
+        """Whole seconds until the line will probably have moved, 1 to 60."""
+        rate = self.value * math.exp(-(now - self.last) / self.horizon_s) if self.last is not None else 0.0
+        if rate * 60 <= waiting + 1:
+            return 60 if rate > 0 else 1
+        return max(1, math.ceil((waiting + 1) / rate))

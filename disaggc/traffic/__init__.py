@@ -1,0 +1,1 @@
+"""Traffic as data: length sketches, arrival processes, the sample log."""
