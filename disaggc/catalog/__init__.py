@@ -1,1 +1,1 @@
-"""Facts with their source: accelerators, fabrics, models, engine versions, connectors."""
+"""Facts about accelerators, fabrics, models and engine versions, each with its source."""

@@ -1,0 +1,134 @@
+"""What a config.json leaves to its architecture's code: biases, norms, gates and tied embeddings, by `model_type`.
+
+Holds habits of families only; every number comes from the config itself. Keys in the config win over these habits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Habits of one architecture.
+
+    gated: three MLP matrices instead of two. qkv_bias, out_bias, mlp_bias: bias vectors where the config is silent.
+    norms: norm vectors of a decoder layer; norm_bias: layer norm (weight and bias) instead of RMS norm.
+    qk_norm: a norm on queries and keys: over one head, over all heads, or none. tied: the head reuses the embedding.
+    learned_positions: the embedding has a second table, one row a position. query_gate: queries come with a gate of their
+    size. default_period: layers of one attention pattern where neither layer_types nor a pattern key is given (0 = all full).
+    """
+
+    gated: bool = True
+    qkv_bias: bool = False
+    out_bias: bool = False
+    mlp_bias: bool = False
+    norms: int = 2
+    norm_bias: bool = False
+    qk_norm: Literal["none", "head", "all"] = "none"
+    tied: bool = False
+    learned_positions: bool = False
+    query_gate: bool = False
+    default_period: int = 0
+
+
+_PLAIN = Family()
+_TIED = Family(tied=True)
+_BIASED = Family(qkv_bias=True)
+_QUERY_NORM = Family(qk_norm="head")
+_CLASSIC = Family(gated=False, qkv_bias=True, out_bias=True, mlp_bias=True, norm_bias=True)
+_GEMMA = Family(tied=True, norms=4)
+_COHERE = Family(tied=True, norms=1, norm_bias=False)
+
+FAMILIES: dict[str, Family] = {
+    "llama": _PLAIN,
+    "mistral": _PLAIN,
+    "mixtral": _PLAIN,
+    "qwen2": _BIASED,
+    "qwen2_moe": _BIASED,
+    "qwen2_vl": _BIASED,
+    "qwen2_vl_text": _BIASED,
+    "qwen2_5_vl": _BIASED,
+    "qwen2_5_vl_text": _BIASED,
+    "qwen": _BIASED,
+    "qwen3": _QUERY_NORM,
+    "qwen3_moe": _QUERY_NORM,
+    "qwen3_vl_text": _QUERY_NORM,
+    "qwen3_vl_moe_text": _QUERY_NORM,
+    "qwen3_omni_moe_text": _QUERY_NORM,
+    "qwen3_next": Family(qk_norm="head", query_gate=True),
+    "qwen3_5_text": Family(qk_norm="head", query_gate=True),
+    "qwen3_5_moe_text": Family(qk_norm="head", query_gate=True),
+    "gemma": _TIED,
+    "gemma2": replace(_GEMMA, default_period=2),
+    "gemma3": replace(_GEMMA, qk_norm="head", default_period=6),
+    "gemma3_text": replace(_GEMMA, qk_norm="head", default_period=6),
+    "gemma4_text": replace(_GEMMA, qk_norm="head", default_period=6),
+    "phi": replace(_CLASSIC, norms=1),
+    "phi3": _PLAIN,
+    "phimoe": Family(qkv_bias=True, out_bias=True, norm_bias=True),
+    "gpt2": replace(_CLASSIC, tied=True, learned_positions=True),
+    "gpt_bigcode": replace(_CLASSIC, tied=True, learned_positions=True),
+    "opt": replace(_CLASSIC, tied=True, learned_positions=True),
+    "bloom": replace(_CLASSIC, tied=True),
+    "gpt_neox": _CLASSIC,
+    "gptj": Family(gated=False, mlp_bias=True, norms=1, norm_bias=True),
+    "codegen": Family(gated=False, mlp_bias=True, norms=1, norm_bias=True),
+    "mpt": Family(gated=False, tied=True),
+    "falcon": Family(gated=False, tied=True, norms=1, norm_bias=True),
+    "starcoder2": replace(_CLASSIC, tied=True),
+    "stablelm": Family(norm_bias=True),
+    "persimmon": replace(_CLASSIC, qk_norm="head"),
+    "nemotron": Family(gated=False, norm_bias=True),
+    "nemotron_h": Family(gated=False, norms=1),
+    "arcee": Family(gated=False),
+    "apertus": Family(gated=False, qk_norm="head"),
+    "olmo": Family(norms=0),
+    "olmo2": Family(qk_norm="all"),
+    "olmo3": Family(qk_norm="all"),
+    "olmoe": Family(qk_norm="all"),
+    "cohere": _COHERE,
+    "cohere2": _COHERE,
+    "command-r": _COHERE,
+    "glm": Family(qkv_bias=True),
+    "glm4": Family(qkv_bias=True, norms=4),
+    "glm4_moe": Family(qkv_bias=True),
+    "chatglm": Family(qkv_bias=True),
+    "gpt_oss": Family(qkv_bias=True, out_bias=True, default_period=2),
+    "internlm": Family(qkv_bias=True, out_bias=True),
+    "dbrx": Family(norm_bias=False),
+    "smollm3": _TIED,
+    "exaone4": Family(qk_norm="head"),
+    "exaone_moe": Family(qk_norm="head"),
+    "hunyuan_v1_dense": Family(qk_norm="head", tied=True),
+    "hunyuan_v1_moe": Family(qk_norm="head", tied=True),
+    "hunyuan": Family(tied=True),
+    "ernie4_5": _TIED,
+    "ernie4_5_moe": _TIED,
+    "seed_oss": _BIASED,
+    "minimax_m2": Family(qk_norm="all"),
+    "lfm2": Family(tied=True, qk_norm="head"),
+    "lfm2_moe": Family(tied=True, qk_norm="head"),
+    "mamba": Family(tied=True, norms=1),
+    "mamba2": Family(tied=True, norms=1),
+    "falcon_mamba": Family(tied=True, norms=1),
+    "dots1": _QUERY_NORM,
+    "bailing_moe_v2": _QUERY_NORM,
+    "granite": _PLAIN,
+    "granitemoe": _PLAIN,
+}
+
+ENCODERS = frozenset({
+    "albert", "bart", "beit", "bert", "blip", "blip-2", "clip", "clip_text_model", "clip_vision_model", "convnext",
+    "deberta", "deberta-v2", "deit", "detr", "dinov2", "distilbert", "electra", "hubert", "led", "longformer", "longt5",
+    "m2m_100", "marian", "mbart", "modernbert", "mpnet", "mt5", "nomic_bert", "pegasus", "resnet", "roberta", "segformer",
+    "siglip", "siglip_vision_model", "siglip2", "speecht5", "swin", "t5", "umt5", "vit", "wav2vec2", "whisper", "xlm",
+    "xlm-roberta",
+})  # fmt: skip
+"""Architectures that keep no decoder KV of their own, or only beside an encoder: KV cannot be handed over."""
+
+
+def family_of(model_type: str) -> Family:
+    """The habits of a `model_type`; an unknown one is taken for a Llama-like decoder."""
+    return FAMILIES.get(model_type, _PLAIN)
