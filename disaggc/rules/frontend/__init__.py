@@ -1,0 +1,1 @@
+"""Rules about the proxy, keys and the watcher."""

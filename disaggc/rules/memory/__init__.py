@@ -1,0 +1,1 @@
+"""Rules about memory, shapes and what an engine can hold."""

@@ -1,0 +1,1 @@
+"""Rules about names: flags, environment and images of the pinned engine version."""

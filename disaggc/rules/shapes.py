@@ -1,0 +1,68 @@
+"""Shapes that a spec lets the solver choose from, for rules that ask whether any of them can work at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from disaggc.ir.plan import Role, Shape
+from disaggc.resolve.model import NodeGroupFacts, ResolvedService, ResolvedSpec, RoleChoices
+from disaggc.spec.model import ShapeChoices
+
+Part = Literal["prefill", "decode", "colocated"]
+
+
+def active_parts(service: ResolvedService) -> tuple[Part, ...]:
+    """The parts of `constraints` that can matter in the service's mode."""
+    match service.mode:
+        case "colocated":
+            return ("colocated",)
+        case "disaggregated":
+            return ("prefill", "decode")
+        case "flexible":
+            return ("decode",)
+        case "auto":
+            return ("prefill", "decode", "colocated")
+
+
+def written(service: ResolvedService, part: Part) -> ShapeChoices:
+    """That part as the user wrote it."""
+    return {
+        "prefill": service.given.constraints.prefill,
+        "decode": service.given.constraints.decode,
+        "colocated": service.given.constraints.colocated,
+    }[part]
+
+
+def resolved_choices(service: ResolvedService, part: Part) -> RoleChoices:
+    """That part with defaults filled."""
+    return {"prefill": service.prefill, "decode": service.decode, "colocated": service.colocated}[part]
+
+
+def role_of(part: Part) -> Role:
+    """The plan's role of that part."""
+    return Role(part)
+
+
+def groups(resolved: ResolvedSpec, service: ResolvedService, part: Part) -> tuple[NodeGroupFacts, ...]:
+    """Node groups the part may use."""
+    allowed = resolved_choices(service, part).groups
+    return tuple(group for group in resolved.groups if group.name in allowed)
+
+
+def widest_shapes(service: ResolvedService, part: Part, group: NodeGroupFacts) -> Iterator[Shape]:
+    """Shapes worth asking "does it fit anywhere?": where a degree is free, only its smallest and largest values.
+
+    More accelerators never take more memory of one, so when none of these fits, none does.
+    """
+    choice = resolved_choices(service, part)
+    nodes = max(1, len(group.nodes))
+    total = nodes * group.per_node
+    tps = choice.tp or tuple(d for d in (1, group.per_node) if service.model.heads % d == 0) or (1,)
+    pps = choice.pp or (1, nodes)
+    dps = choice.dp or ((1, nodes) if service.model.is_moe else (1,))
+    for tp in tps:
+        for pp in pps:
+            for dp in dps:
+                if tp * pp * dp <= total:
+                    yield Shape(tp=tp, pp=pp, dp=dp, ep=tp * dp if service.model.is_moe and dp > 1 else 1)

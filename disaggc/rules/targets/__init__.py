@@ -1,0 +1,1 @@
+"""Rules about what a target needs from the spec."""

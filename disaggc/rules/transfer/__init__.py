@@ -1,0 +1,1 @@
+"""Rules about moving KV from prefill to decode."""
