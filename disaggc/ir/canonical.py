@@ -1,7 +1,7 @@
 """Plans as bytes: one spelling per plan, a fingerprint of what should exist, and reading older files.
 
-Knows no stage that makes plans. Numbers are written with nine significant digits: far finer than any prediction, coarser
-than the last bits in which two machines' arithmetic may differ.
+Knows no stage that makes plans. Numbers are written with nine significant digits: far finer than any prediction,
+coarser than the last bits in which two machines' arithmetic may differ.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What was built last. facets by address; fields: dotted path of the spec -> digest of its value; empty = unknown."""
+    """What was built last. facets by address; fields: dotted spec path -> digest of its value; empty = unknown."""
 
     facets: Mapping[str, Facet]
     fields: Mapping[str, str]

@@ -110,7 +110,11 @@ def test_not_a_number_is_a_bug():
 
 
 def test_fingerprint_does_not_depend_on_the_hash_seed():
-    code = "from tests.emit.plans import five_nodes; from disaggc.ir.canonical import fingerprint; print(fingerprint(five_nodes()))"
+    code = (
+        "from tests.emit.plans import five_nodes\n"
+        "from disaggc.ir.canonical import fingerprint\n"
+        "print(fingerprint(five_nodes()))"
+    )
     prints = {
         subprocess.run(
             [sys.executable, "-c", code],
