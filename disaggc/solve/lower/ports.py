@@ -1,0 +1,41 @@
+"""The one port planner: ports follow from (node, first device), so a replica keeps its ports whatever runs beside it.
+
+Every device owns a block of 160 ports from 20000 on; with at most 72 devices on a node all blocks stay below the
+ephemeral range (32768). A replica uses the blocks of its own devices only.
+"""
+
+from __future__ import annotations
+
+from disaggc.ir.plan import Ports, Role, Shape
+
+FIRST = 20000
+PER_DEVICE = 160
+SIDE_OFFSET = 4
+SIDE_PER_DEVICE = 28
+INTERNAL_OFFSET = 60
+INTERNAL_PER_DEVICE = 100
+PROXY_ADMIN = 19000
+"""First admin port; one for each service, below every engine block."""
+
+
+def replica_ports(
+    first_device: int, shape: Shape, role: Role, *, connector: str | None, multi_node: bool
+) -> Ports:
+    """Ports of one replica. `connector`: nixl, nixl-push, mooncake, moriio, or None when colocated.
+
+    The side channel is as wide as the whole data-parallel group, because vLLM adds the global data-parallel index to
+    the base port on whichever node the engine runs; MoRIIO adds TP as well.
+    """
+    base = FIRST + first_device * PER_DEVICE
+    width = shape.dp + (shape.tp if connector == "moriio" else 0)
+    return Ports(
+        http=base,
+        side_channel=base + SIDE_OFFSET if connector is not None else None,
+        side_channel_width=width if connector is not None else 0,
+        bootstrap=base + 3 if connector == "mooncake" and role is Role.PREFILL else None,
+        notify=base + SIDE_OFFSET + width if connector == "moriio" else None,
+        dp_rpc=base + 1 if shape.dp > 1 else None,
+        master=base + 2 if multi_node else None,
+        internal=base + INTERNAL_OFFSET,
+        internal_width=INTERNAL_PER_DEVICE,
+    )
