@@ -1,0 +1,310 @@
+"""Step times of one replica: facts and constants -> seconds. Knows no traffic, no queue and no layout.
+
+Everything that does not depend on the batch is added up once per set of constants, so that a step time costs a
+microsecond.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from disaggc.catalog.facts import Attention, LayerKind, ModelFacts, WeightGroup
+from disaggc.ir.plan import Shape
+from disaggc.perf.constants import Constants, Values
+from disaggc.perf.estimate import Estimate, Term
+from disaggc.resolve.model import NodeGroupFacts, ResolvedService
+
+_ACTIVATION_BYTES = 2.0
+_ALL_REDUCES_PER_LAYER = 2
+_KERNELS = {"layer": 8, "mla": 4, "experts": 6, "linear": 3}
+"""Small kernels a decoder layer launches, by what it contains; counted in profiles of fused decode graphs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one token and one step ask of one accelerator of the replica, from facts alone.
+
+    tp: accelerators that share one sequence. ranks: data-parallel ranks. Bytes are per accelerator and step; FLOP and
+    link bytes per token on one accelerator. square_flops: per squared prompt token.
+    """
+
+    tp: int
+    pp: int
+    ranks: int
+    dense_bytes: float
+    expert_bytes: float
+    expert_share: float
+    dense_flops: float
+    expert_flops: float
+    context_bytes: float
+    sliding_bytes: float
+    sliding_window: int
+    state_bytes: float
+    context_flops: float
+    square_flops: float
+    window_flops: float
+    link_bytes: float
+    all2all_bytes: float
+    kernels: float
+    collectives: float
+    all2alls: float
+    link_speed: float
+    all2all_speed: float
+    bandwidth: float
+    peak: float
+    attention_peak: float
+
+
+def work_of(service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> Work:
+    """Adds up a model under a shape on one node group's accelerators."""
+    model, accelerator = service.model, group.accelerator
+    tp, ranks = shape.tp, shape.dp
+    dense = [g for g in model.weights if g.sharding != "experts" and g.name != "embedding"]
+    experts = [g for g in model.weights if g.sharding == "experts"]
+    full, sliding = _layer_counts(model)
+    kv_share = kv_share_per_rank(model, tp)
+    spread = tp * ranks
+    all2alls = 2 * len(model.layers) if model.is_moe and ranks > 1 else 0
+    reduces = _ALL_REDUCES_PER_LAYER * len(model.layers) if tp > 1 else 0
+    reduced = model.hidden * _ACTIVATION_BYTES * 2 * (tp - 1) / tp
+    routed = model.hidden * max(model.experts_per_token, 1) * 1.5 * _ACTIVATION_BYTES * (spread - 1) / spread
+    return Work(
+        tp=tp,
+        pp=shape.pp,
+        ranks=ranks,
+        dense_bytes=sum(_on_one_rank(g, model, tp) * g.bytes_per_parameter for g in dense),
+        expert_bytes=sum(g.parameters * g.bytes_per_parameter for g in experts) / spread,
+        expert_share=model.experts_per_token / model.experts if model.experts else 0.0,
+        dense_flops=2 * sum(g.active * _on_one_rank(g, model, tp) / max(g.parameters, 1) for g in dense),
+        expert_flops=2 * sum(g.active for g in experts) / tp,
+        context_bytes=service.kv_bytes_per_token_full * kv_share,
+        sliding_bytes=service.kv_bytes_per_token_sliding * kv_share,
+        sliding_window=model.sliding_window,
+        state_bytes=2 * model.state_bytes_per_sequence / tp,
+        context_flops=_context_flops(model, full) / tp,
+        square_flops=model.heads * (model.head_dim + model.v_head_dim) * full / tp,
+        window_flops=2 * model.heads * (model.head_dim + model.v_head_dim) * sliding / tp,
+        link_bytes=reduced * reduces,
+        all2all_bytes=routed / tp * len(model.layers) if all2alls else 0.0,
+        kernels=_kernels(model),
+        collectives=reduces,
+        all2alls=all2alls,
+        link_speed=_group_speed(group, tp),
+        all2all_speed=_group_speed(group, spread),
+        bandwidth=accelerator.memory_bandwidth,
+        peak=accelerator.flops(model.compute_precision),
+        attention_peak=accelerator.flops("bf16"),
+    )
+
+
+def kv_share_per_rank(model: ModelFacts, tp: int) -> float:
+    """Share of a token's KV that one accelerator of a tensor-parallel group keeps; MLA and few KV heads replicate."""
+    if model.attention is Attention.MLA:
+        return 1.0
+    return max(1.0, model.kv_heads / tp) / model.kv_heads
+
+
+def _layer_counts(model: ModelFacts) -> tuple[int, int]:
+    return model.layers.count(LayerKind.FULL), model.layers.count(LayerKind.SLIDING)
+
+
+def _on_one_rank(group: WeightGroup, model: ModelFacts, tp: int) -> float:
+    match group.sharding:
+        case "replicated":
+            return float(group.parameters)
+        case "kv":
+            return group.parameters / min(tp, model.kv_heads)
+        case _:
+            return group.parameters / tp
+
+
+def _context_flops(model: ModelFacts, full: int) -> float:
+    """FLOP one query token spends on one context token, all heads; MLA works on the shared latent in decode."""
+    if model.attention is Attention.MLA:
+        return 4.0 * model.heads * model.kv_elements_per_token_full
+    return 2.0 * model.heads * (model.head_dim + model.v_head_dim) * full
+
+
+def _kernels(model: ModelFacts) -> float:
+    linear = model.layers.count(LayerKind.LINEAR)
+    each = _KERNELS["layer"] + (_KERNELS["experts"] if model.is_moe else 0)
+    each += _KERNELS["mla"] if model.attention is Attention.MLA else 0
+    return each * len(model.layers) + _KERNELS["linear"] * linear
+
+
+def _group_speed(group: NodeGroupFacts, members: int) -> float:
+    """Bytes/s one accelerator moves to its group: over the link inside a domain, else its share of the NICs."""
+    inside = min(group.accelerator.link_domain, group.per_node) if group.accelerator.link_domain > 1 else 1
+    if members <= max(inside, 1):
+        return group.accelerator.link_bytes_per_s
+    if members <= group.per_node:
+        return group.accelerator.link_bytes_per_s / 2  # through the host: PCIe both ways
+    return nic_speed_per_accelerator(group)
+
+
+def nic_speed_per_accelerator(group: NodeGroupFacts) -> float:
+    """Line rate of the NICs one accelerator can count on, bytes/s."""
+    return group.nic_bytes_per_s * max(group.nics, 1) / group.per_node
+
+
+class StepTimes:
+    """Step times of one replica at one set of constants; every method returns seconds."""
+
+    __slots__ = (
+        "_attention", "_comm", "_cover", "_dense_flop", "_dense_read", "_each", "_expert_flop", "_expert_read",
+        "_fitted", "_fixed", "_log_miss", "_prefill_fixed", "_read", "_square", "_state", "_token", "_window",
+        "values", "work",
+    )  # fmt: skip
+
+    def __init__(self, work: Work, values: Values) -> None:
+        self.work, self.values = work, values
+        memory = work.bandwidth * values.memory_eff
+        self._dense_read = work.dense_bytes / memory
+        self._expert_read = work.expert_bytes / memory * (values.imbalance if work.ranks > 1 else 1.0)
+        self._dense_flop = work.dense_flops / (work.peak * values.compute_eff)
+        self._expert_flop = work.expert_flops / (work.peak * values.expert_compute_eff)
+        if work.ranks > 1:
+            self._expert_flop *= values.imbalance
+        self._read = max(
+            work.context_bytes / memory, work.context_flops / (work.attention_peak * values.attention_eff)
+        )
+        self._window = work.sliding_bytes / memory
+        self._state = work.state_bytes / memory
+        self._square = work.square_flops / (work.attention_peak * values.attention_eff)
+        self._comm = work.link_bytes / (work.link_speed * values.link_eff) if work.link_bytes else 0.0
+        if work.all2all_bytes:
+            self._comm += work.all2all_bytes / (work.all2all_speed * values.link_eff)
+        self._each = values.sequence_s
+        self._fixed = values.step_s + self._graph_s()
+        self._prefill_fixed = values.prefill_s + self._graph_s()
+        self._log_miss = math.log1p(-work.expert_share) if 0 < work.expert_share < 1 else 0.0
+        self._cover = work.expert_share >= 1
+        self._fitted = not math.isnan(values.decode_fixed_s)
+        self._token = values.prefill_per_token_s
+        self._attention = values.prefill_per_square_s
+
+    def _graph_s(self) -> float:
+        w, v = self.work, self.values
+        return w.kernels * v.kernel_s + w.collectives * v.collective_s + w.all2alls * v.all2all_s
+
+    def coverage(self, tokens: float) -> float:
+        """Share of experts that at least one of `tokens` chooses."""
+        return 1.0 if self._cover else -math.expm1(tokens * self._log_miss)
+
+    def decode(self, batch: float, context: float) -> float:
+        """One decode step with `batch` sequences in the replica, `context` tokens each."""
+        micro = batch / self.work.pp
+        if self._fitted:
+            v = self.values
+            return v.decode_fixed_s + micro * (v.decode_per_sequence_s + v.decode_per_token_s * context)
+        mine = micro / self.work.ranks
+        step = self._fixed + max(self._dense_read, mine * self._dense_flop)
+        if self._expert_read:
+            step += max(self.coverage(micro) * self._expert_read, mine * self._expert_flop)
+        window = min(context, self.work.sliding_window)
+        return step + mine * (
+            self._each + self._comm + self._state + context * self._read + window * self._window
+        )
+
+    def prefill(self, tokens: float, squares: float, steps: float) -> float:
+        """`tokens` prompt tokens of one data-parallel rank in `steps` steps; squares: sum of squared lengths."""
+        return steps * self.prefill_fixed_s + tokens * self.prefill_token_s + squares * self.prefill_square_s
+
+    @property
+    def prefill_fixed_s(self) -> float:
+        """Cost of a prompt step before its first token; reading the weights is hidden behind the computation."""
+        return self.values.prefill_s if self._fitted_prefill else self._prefill_fixed
+
+    @property
+    def prefill_token_s(self) -> float:
+        """Cost of one prompt token in a full step."""
+        if self._fitted_prefill:
+            return self._token
+        return self._dense_flop + self._expert_flop + self._comm
+
+    @property
+    def prefill_square_s(self) -> float:
+        """Cost of attention per squared prompt token."""
+        return self._attention if self._fitted_prefill else self._square
+
+    @property
+    def weight_read_s(self) -> float:
+        """Reading every weight once: no prompt step is shorter."""
+        return self._dense_read + self._expert_read
+
+    @property
+    def _fitted_prefill(self) -> bool:
+        return not math.isnan(self._token)
+
+    def decode_terms(self, batch: float, context: float) -> tuple[Term, ...]:
+        """The addends of `decode`, by name."""
+        total = self.decode(batch, context)
+        if self._fitted:
+            return (Term("fitted step", total),)
+        micro = batch / self.work.pp
+        mine = micro / self.work.ranks
+        window = min(context, self.work.sliding_window)
+        parts = [
+            Term("launch", self.values.step_s + self.work.kernels * self.values.kernel_s),
+            Term(
+                "collectives",
+                self._fixed
+                - self.values.step_s
+                - self.work.kernels * self.values.kernel_s
+                + mine * self._comm,
+            ),
+            Term("dense weights", max(self._dense_read, mine * self._dense_flop)),
+            Term("kv reads", mine * (context * self._read + window * self._window + self._state)),
+            Term("per sequence", mine * self._each),
+        ]
+        if self._expert_read:
+            parts.append(
+                Term("experts", max(self.coverage(micro) * self._expert_read, mine * self._expert_flop))
+            )
+        return tuple(parts)
+
+
+class EngineModel:
+    """Step times of one replica with their ranges: the cautious, the likely and the hopeful set of constants."""
+
+    def __init__(self, work: Work, constants: Constants) -> None:
+        self.work, self.constants = work, constants
+        self.likely = StepTimes(work, constants.at("likely"))
+        self.worst = StepTimes(work, constants.at("worst"))
+        self.best = StepTimes(work, constants.at("best"))
+
+    def drawn(self, scores: dict[str, float]) -> StepTimes:
+        """Step times at one draw of the constants."""
+        return StepTimes(self.work, self.constants.drawn(scores))
+
+    def decode_step(self, batch: float, context_tokens: float) -> Estimate:
+        """One decode step, seconds. batch: sequences in the replica; context_tokens: of all of them together."""
+        each = context_tokens / batch if batch > 0 else 0.0
+        low, value, high = (t.decode(batch, each) for t in (self.best, self.likely, self.worst))
+        return Estimate(value, low, high, self.constants.basis, self.likely.decode_terms(batch, each))
+
+    def prefill_time(self, tokens: float, sum_sq: float, steps: int = 1) -> Estimate:
+        """Prompt computation of one data-parallel rank, seconds, in `steps` chunks."""
+        low, value, high = (
+            max(t.prefill(tokens, sum_sq, steps), t.weight_read_s)
+            for t in (self.best, self.likely, self.worst)
+        )
+        return Estimate(value, low, high, self.constants.basis, self._prefill_terms(tokens, sum_sq, steps))
+
+    def mixed_step(self, batch: float, context_tokens: float, chunk: float) -> Estimate:
+        """One step of a colocated replica that decodes `batch` sequences and computes `chunk` prompt tokens."""
+        each = context_tokens / batch if batch > 0 else 0.0
+        low, value, high = (
+            t.values.kappa * t.decode(batch, each) + t.values.mixed_s + chunk * t.prefill_token_s
+            for t in (self.best, self.likely, self.worst)
+        )
+        return Estimate(value, low, high, self.constants.basis)
+
+    def _prefill_terms(self, tokens: float, sum_sq: float, steps: int) -> tuple[Term, ...]:
+        t = self.likely
+        return (
+            Term("fixed", steps * t.prefill_fixed_s),
+            Term("matrix products", tokens * t.prefill_token_s),
+            Term("attention", sum_sq * t.prefill_square_s),
+        )

@@ -1,0 +1,271 @@
+"""Memory of one accelerator of a replica: what weights, buffers and KV take, and how many sequences remain.
+
+First-order predictor with a range for what only a run can tell (activations, graphs, communication buffers). Knows no
+layout: the load of the replica arrives as a MemoryDemand.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from disaggc import units
+from disaggc.catalog.facts import Attention, ModelFacts
+from disaggc.catalog.sizing import weight_bytes_per_rank
+from disaggc.ir.plan import Role, Shape
+from disaggc.perf.engine_model import kv_share_per_rank
+from disaggc.resolve.model import ClassLoad, NodeGroupFacts, ResolvedService
+from disaggc.spec.model import SettingValue
+
+_GIB = 2.0**30
+_BYTES = 2.0
+"""Bytes of an activation (bf16)."""
+_CONTEXT = (0.6 * _GIB, 1.2 * _GIB)
+"""Driver context, allocator slack and the runtime's own buffers."""
+_GRAPHS = (0.3 * _GIB, 2.0 * _GIB)
+"""Captured graphs (vllm-pd 4.4)."""
+_COLLECTIVES = (0.3 * _GIB, 1.0 * _GIB)
+"""Communicator buffers of each process group (vllm-pd 4.4)."""
+_ALL2ALL = (1.0 * _GIB, 3.0 * _GIB)
+"""Expert dispatch buffers (vllm-pd 4.4)."""
+_TAIL_SCORE = 2.33
+"""Standard normal quantile of 99 %: the running sequences fit together in 99 of 100 cases."""
+_HIDDEN_COPIES = (6, 12)
+"""Activations alive at the peak, in units of hidden size (vllm-pd 4.4: about 10)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryDemand:
+    """What one replica must hold.
+
+    rate: requests/s it prefills. handoff_s: from the end of prefill to the end of the transfer (hop, decode queue,
+    transfer). lease_s: how long KV stays when decode never fetches it.
+    """
+
+    classes: tuple[ClassLoad, ...]
+    rate: float = 0.0
+    handoff_s: float = 0.0
+    lease_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The replica fits.
+
+    Bytes are of one accelerator; an engine is one data-parallel rank with its tensor group and has its own KV pool;
+    `ranks` engines make the replica.
+
+    kv_bytes_per_token: on one accelerator at this traffic's lengths (a sliding window or recurrent state makes it
+    depend on them). kv_tokens_low/high, sequences, leased tokens and max_num_seqs are per engine. leased_tokens: KV
+    waiting to be fetched in the steady state; lease_tail_tokens: the same when decode fetches nothing for a lease.
+    capture_size: largest batch captured as a graph.
+    """
+
+    total_bytes: float
+    usable_bytes: float
+    weights_bytes: float
+    overhead_low_bytes: float
+    overhead_high_bytes: float
+    kv_bytes_per_token: float
+    kv_tokens_low: int
+    kv_tokens_high: int
+    sequences: int
+    leased_tokens: int
+    lease_tail_tokens: int
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    block_size: int
+    capture_size: int
+    ranks: int
+
+    @property
+    def replica_kv_tokens_low(self) -> int:
+        """KV tokens of the whole replica, cautious end."""
+        return self.kv_tokens_low * self.ranks
+
+    @property
+    def replica_sequences(self) -> int:
+        """Sequences the whole replica runs at once."""
+        return self.max_num_seqs * self.ranks
+
+
+@dataclass(frozen=True, slots=True)
+class NoFit:
+    """The replica does not fit: `need` takes need_bytes where only have_bytes are left on one accelerator."""
+
+    need: str
+    need_bytes: float
+    have_bytes: float
+    where: str
+
+    def __str__(self) -> str:
+        """`weights 83.9 GiB exceed 73.6 GiB usable on h100-sxm at tp8`."""
+        need, have = units.format_bytes(self.need_bytes), units.format_bytes(self.have_bytes)
+        return f"{self.need} {need} exceed {have} {self.where}"
+
+
+def fit(
+    service: ResolvedService, group: NodeGroupFacts, role: Role, *, shape: Shape, demand: MemoryDemand
+) -> Fit | NoFit:
+    """Sizes pinned for one replica, or the first need that is larger than what is left."""
+    model, accelerator = service.model, group.accelerator
+    settings = _settings(service, role)
+    usable = accelerator.memory_bytes * service.utilisation
+    at = f"usable on {accelerator.id} at {shape}"
+    weights = weight_bytes_per_rank(model, shape)
+    if weights > usable:
+        return NoFit("weights", weights, usable, at)
+    wanted = _wanted_sequences(settings, accelerator.memory_bytes, role)
+    batched = batched_tokens(service, group, role)
+    low, high = _overhead(model, shape, batched=batched, sequences=wanted)
+    left = usable - weights
+    if low > left:
+        return NoFit(
+            "activations and buffers", low, left, f"left beside the weights on {accelerator.id} at {shape}"
+        )
+    longest = bytes_per_sequence(service, shape, float(service.max_model_len))
+    if longest > left - low:
+        return NoFit(
+            f"the KV of one sequence of {service.max_model_len} tokens",
+            longest,
+            left - low,
+            f"left beside weights and buffers on {accelerator.id} at {shape}",
+        )
+    length = _typical_length(demand.classes, role)
+    per_token = bytes_per_sequence(service, shape, length) / length
+    tokens_low = max(int((left - high) / per_token), service.max_model_len)
+    leased, tail = _leased(demand, shape.dp) if role is Role.PREFILL else (0.0, 0.0)
+    sequences = _sequences(demand.classes, role, tokens_low - min(leased, tokens_low / 2))
+    seqs = min(wanted, sequences)
+    return Fit(
+        total_bytes=accelerator.memory_bytes,
+        usable_bytes=usable,
+        weights_bytes=weights,
+        overhead_low_bytes=low,
+        overhead_high_bytes=high,
+        kv_bytes_per_token=per_token,
+        kv_tokens_low=tokens_low,
+        kv_tokens_high=int((left - low) / per_token),
+        sequences=sequences,
+        leased_tokens=math.ceil(leased),
+        lease_tail_tokens=math.ceil(tail),
+        max_num_batched_tokens=max(batched, seqs),
+        max_num_seqs=seqs,
+        block_size=block_size(service, group, role),
+        capture_size=_capture_size(service, seqs, accelerator.architecture),
+        ranks=shape.dp,
+    )
+
+
+def bytes_per_sequence(service: ResolvedService, shape: Shape, tokens: float) -> float:
+    """KV and recurrent state of one sequence on one accelerator; sliding layers stop growing at their window."""
+    model = service.model
+    share = kv_share_per_rank(model, shape.tp) / shape.pp
+    window = min(tokens, model.sliding_window) if model.sliding_window else tokens
+    kv = service.kv_bytes_per_token_full * tokens + service.kv_bytes_per_token_sliding * window
+    return kv * share + model.state_bytes_per_sequence / (shape.tp * shape.pp)
+
+
+def batched_tokens(service: ResolvedService, group: NodeGroupFacts, role: Role) -> int:
+    """`--max-num-batched-tokens`: the user's, else the engine's default by memory, twice that on prefill replicas."""
+    given = _number(_settings(service, role), "max-num-batched-tokens")
+    if given is not None:
+        return given
+    default, _ = _engine_defaults(group.accelerator.memory_bytes)
+    return default * 2 if role is Role.PREFILL else default
+
+
+def block_size(service: ResolvedService, group: NodeGroupFacts, role: Role) -> int:
+    """`--block-size`: the user's, else what the likely attention backend takes (MLA 64, Blackwell MLA 128, else 16)."""
+    given = _number(_settings(service, role), "block-size")
+    if given is not None:
+        return given
+    if service.model.attention is Attention.MLA and group.accelerator.vendor == "nvidia":
+        return 128 if group.accelerator.architecture.startswith("blackwell") else 64
+    return 16
+
+
+def _settings(service: ResolvedService, role: Role) -> Mapping[str, SettingValue]:
+    match role:
+        case Role.PREFILL:
+            return service.settings["prefill"]
+        case Role.DECODE:
+            return service.settings["decode"]
+        case _:
+            return service.settings["colocated"]
+
+
+def _number(settings: Mapping[str, SettingValue], flag: str) -> int | None:
+    value = settings.get(flag)
+    return int(value) if isinstance(value, int | float | str) and str(value).isdigit() else None
+
+
+def _engine_defaults(memory_bytes: float) -> tuple[int, int]:
+    """(batched tokens, sequences) vLLM 0.33 takes by GPU memory; read in its argument resolution."""
+    if memory_bytes >= 160 * _GIB:
+        return 16384, 1024
+    return (8192, 1024) if memory_bytes >= 70 * _GIB else (2048, 256)
+
+
+def _wanted_sequences(settings: Mapping[str, SettingValue], memory_bytes: float, role: Role) -> int:
+    given = _number(settings, "max-num-seqs")
+    if given is not None:
+        return given
+    default = _engine_defaults(memory_bytes)[1]
+    return min(default, 256) if role is Role.PREFILL else default
+
+
+def _overhead(model: ModelFacts, shape: Shape, *, batched: int, sequences: int) -> tuple[float, float]:
+    """Activations at the largest step, logits, graphs, communicators: (low, high) bytes on one accelerator."""
+    inner = 2 * model.intermediate / shape.tp
+    low, high = (batched * (copies * model.hidden + inner) * _BYTES for copies in _HIDDEN_COPIES)
+    logits = sequences * model.vocabulary * 4.0
+    low, high = low + logits / shape.tp, high + 2 * logits
+    low, high = low + _CONTEXT[0] + _GRAPHS[0], high + _CONTEXT[1] + _GRAPHS[1]
+    groups = (shape.tp > 1) + (shape.pp > 1) + (shape.dp > 1)
+    low, high = low + groups * _COLLECTIVES[0], high + groups * _COLLECTIVES[1]
+    if model.is_moe and shape.dp > 1:
+        low, high = low + _ALL2ALL[0], high + _ALL2ALL[1]
+    return low, high
+
+
+def _weights(classes: tuple[ClassLoad, ...]) -> list[float]:
+    """Share of each class among running sequences: rate or cap, times output length."""
+    each = [(c.rate if c.rate is not None else float(c.concurrency or 1)) * c.osl.mean for c in classes]
+    return [share / sum(each) for share in each]
+
+
+def _full_length(load: ClassLoad, role: Role) -> float:
+    return load.isl.mean if role is Role.PREFILL else load.isl.mean + load.osl.mean
+
+
+def _typical_length(classes: tuple[ClassLoad, ...], role: Role) -> float:
+    return sum(w * _full_length(c, role) for w, c in zip(_weights(classes), classes, strict=True))
+
+
+def _sequences(classes: tuple[ClassLoad, ...], role: Role, tokens: float) -> int:
+    """Most sequences whose summed length stays within `tokens` in 99 of 100 cases; at least one."""
+    mean = _typical_length(classes, role)
+    square = 0.0
+    for weight, c in zip(_weights(classes), classes, strict=True):
+        spread = (c.isl.mean * c.isl.cv) ** 2
+        spread += 0.0 if role is Role.PREFILL else (c.osl.mean * c.osl.cv) ** 2
+        square += weight * (spread + _full_length(c, role) ** 2)
+    deviation = _TAIL_SCORE * math.sqrt(max(0.0, square - mean * mean))
+    root = (-deviation + math.sqrt(deviation * deviation + 4 * mean * tokens)) / (2 * mean)
+    return max(1, int(root * root))
+
+
+def _leased(demand: MemoryDemand, ranks: int) -> tuple[float, float]:
+    """(steady, bad times) tokens of finished prompts that one engine keeps for decode to fetch."""
+    length = sum(c.isl.mean for c in demand.classes) / len(demand.classes)
+    rate = demand.rate / ranks * length
+    return rate * demand.handoff_s, rate * demand.lease_s
+
+
+def _capture_size(service: ResolvedService, seqs: int, architecture: str) -> int:
+    """`--max-cudagraph-capture-size`: twice the sequences times their tokens, at most 512 (1024 on Blackwell)."""
+    speculative = service.given.speculative
+    tokens = 1 + (speculative.tokens if speculative else 0)
+    return min(seqs * tokens * 2, 1024 if architecture.startswith("blackwell") else 512)

@@ -1,0 +1,85 @@
+"""The performance models of one resolved spec, each built once: step times, constants and memory.
+
+The first argument of every prediction. Holds what would otherwise be computed again for each of a hundred layouts.
+"""
+
+from __future__ import annotations
+
+from disaggc.diagnostics import Outcome
+from disaggc.ir.plan import Role, Shape
+from disaggc.perf.calibration_file import Calibration, read_calibration
+from disaggc.perf.constants import Constants, latin_draws
+from disaggc.perf.engine_model import EngineModel, StepTimes, work_of
+from disaggc.perf.memory import Fit, MemoryDemand, NoFit, fit
+from disaggc.perf.priors import prior_constants
+from disaggc.resolve.model import NodeGroupFacts, ResolvedService, ResolvedSpec
+
+DRAWS = 16
+"""Sets of constants at which two layouts are compared; the 10 % and 90 % quantiles of 16 are the second and the
+fifteenth."""
+
+
+class Models:
+    """Built once per resolved spec (`Models.of`) and passed along."""
+
+    def __init__(self, resolved: ResolvedSpec, calibration: Calibration | None) -> None:
+        self.resolved, self.calibration = resolved, calibration
+        self.draws = latin_draws(DRAWS)
+        self._engines: dict[tuple[str, str, Shape], EngineModel] = {}
+        self._drawn: dict[tuple[str, str, Shape], tuple[StepTimes, ...]] = {}
+        self._fits: dict[tuple[int, str, Role, Shape], tuple[ResolvedService, Fit | NoFit]] = {}
+
+    @classmethod
+    def of(cls, resolved: ResolvedSpec) -> Outcome[Models]:
+        """Models for a spec; a calibration file that cannot be used is DGC206."""
+        if resolved.calibration is None:
+            return Outcome(cls(resolved, None))
+        read = read_calibration(resolved.calibration)
+        if read.failed:
+            return Outcome(None, read.diagnostics)
+        return Outcome(cls(resolved, read.value), read.diagnostics)
+
+    def constants(self, service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> Constants:
+        """Priors of the hardware, replaced where the calibration file knows this model, accelerator and shape."""
+        crosses = shape.tp * shape.dp > group.per_node
+        prior = prior_constants(group.accelerator, self.resolved.fabric, crosses_nodes=crosses)
+        if self.calibration is None:
+            return prior
+        return self.calibration.applied(prior, service.model.id, group.accelerator.id, shape=shape)
+
+    def engine(self, service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> EngineModel:
+        """Step times of one replica."""
+        key = (service.name, group.name, shape)
+        if key not in self._engines:
+            self._engines[key] = EngineModel(
+                work_of(service, group, shape), self.constants(service, group, shape)
+            )
+        return self._engines[key]
+
+    def drawn(self, service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> tuple[StepTimes, ...]:
+        """Step times of one replica at each of the shared draws."""
+        key = (service.name, group.name, shape)
+        if key not in self._drawn:
+            engine = self.engine(service, group, shape)
+            self._drawn[key] = tuple(engine.drawn(scores) for scores in self.draws)
+        return self._drawn[key]
+
+    def memory(
+        self, service: ResolvedService, group: NodeGroupFacts, role: Role, *, shape: Shape
+    ) -> Fit | NoFit:
+        """Memory of one replica under the service's lengths, before its load is known."""
+        key = (id(service), group.name, role, shape)
+        if key not in self._fits:
+            sized = fit(service, group, role, shape=shape, demand=MemoryDemand(service.classes))
+            self._fits[key] = (service, sized)
+        return self._fits[key][1]
+
+
+def constants_for(
+    resolved: ResolvedSpec, service: ResolvedService, group: NodeGroupFacts, *, shape: Shape
+) -> Outcome[Constants]:
+    """Constants of one replica; DGC206 where the calibration file cannot be used."""
+    models = Models.of(resolved)
+    if models.value is None:
+        return Outcome(None, models.diagnostics)
+    return Outcome(models.value.constants(service, group, shape), models.diagnostics)

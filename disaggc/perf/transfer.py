@@ -1,0 +1,121 @@
+"""Moving one request's KV from prefill to decode: bytes and seconds by shape, network and place.
+
+Knows no queue; contention of concurrent transfers is the layout's business.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from disaggc.catalog.facts import Attention, FabricFacts
+from disaggc.ir.plan import Shape
+from disaggc.perf.constants import Constants, Range, Values
+from disaggc.perf.engine_model import nic_speed_per_accelerator
+from disaggc.perf.estimate import Estimate, Term
+from disaggc.resolve.model import NodeGroupFacts, ResolvedService
+
+_SAME_NODE_LINK_EFF = Range(0.3, 0.6, 0.85)
+"""Share of the link's speed in a device-to-device copy inside a node."""
+_SAME_NODE_NO_LINK = Range(0.5e9, 5e9, 40e9)
+"""Bytes/s through the host without a fast link: 0.5 GB/s pulled over PCIe, 49 GB/s pushed (vllm#52607)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One side of a transfer."""
+
+    group: NodeGroupFacts
+    shape: Shape
+
+    @property
+    def nic_bytes_per_s(self) -> float:
+        """Line rate all accelerators of one data-parallel rank share."""
+        return nic_speed_per_accelerator(self.group) * self.shape.tp * self.shape.pp
+
+
+@dataclass(frozen=True, slots=True)
+class KvPath:
+    """How KV of one service travels between two pools.
+
+    bytes_per_token: the model's KV, once; sliding layers up to `window` tokens; state_bytes: recurrent state.
+    copies: how often each byte leaves prefill (MLA: once per decode rank). line_bytes_per_s: what the narrower side
+    moves of those bytes at line rate. inside: within one node, so that no NIC is used.
+    """
+
+    bytes_per_token: float
+    sliding_bytes_per_token: float
+    window: int
+    state_bytes: float
+    copies: int
+    line_bytes_per_s: float
+    transport: Literal["rdma", "tcp", "link"]
+    latency_s: float
+
+    def bytes_for(self, tokens: float) -> float:
+        """KV of `tokens` prompt tokens, counted once."""
+        return (
+            self.bytes_per_token * tokens
+            + self.sliding_bytes_per_token * min(tokens, self.window)
+            + self.state_bytes
+        )
+
+    def seconds(self, tokens: float, values: Values) -> float:
+        """Time of one transfer that has the path to itself."""
+        return self.latency_s + values.kv_setup_s + self.bytes_for(tokens) / self.speed(values)
+
+    def speed(self, values: Values) -> float:
+        """Bytes of KV (counted once) that arrive per second."""
+        if not math.isnan(values.kv_bytes_per_s):
+            return values.kv_bytes_per_s
+        return self.line_bytes_per_s / self.copies * (1.0 if self.transport == "link" else values.kv_eff)
+
+
+def kv_path(
+    service: ResolvedService, fabric: FabricFacts, prefill: Endpoint, *, decode: Endpoint, same_node: bool
+) -> KvPath:
+    """The path between one prefill and one decode replica.
+
+    Each decode rank pulls what it keeps. With MLA, or more ranks than KV heads, ranks keep the same heads and each
+    pulls its own copy, so that a byte leaves prefill more than once while every copy has its own card to arrive at.
+    """
+    copies = _copies(service, decode.shape)
+    if same_node:
+        line = _inside_speed(prefill, decode)
+        transport: Literal["rdma", "tcp", "link"] = "link"
+    else:
+        line = min(prefill.nic_bytes_per_s, decode.nic_bytes_per_s)
+        transport = "rdma" if fabric.rdma else "tcp"
+    return KvPath(
+        bytes_per_token=service.kv_bytes_per_token_full,
+        sliding_bytes_per_token=service.kv_bytes_per_token_sliding,
+        window=service.model.sliding_window,
+        state_bytes=float(service.model.state_bytes_per_sequence),
+        copies=copies,
+        line_bytes_per_s=line,
+        transport=transport,
+        latency_s=fabric.latency_s,
+    )
+
+
+def transfer_time(path: KvPath, constants: Constants, tokens: float, *, hidden_s: float = 0.0) -> Estimate:
+    """One request's transfer, seconds; hidden_s of it overlaps with prefill (layer-wise push; 0 for pull)."""
+    worst, likely, best = (path.seconds(tokens, constants.at(c)) for c in ("worst", "likely", "best"))
+    setup = path.latency_s + constants.kv_setup_s.mid
+    terms = (Term("setup", setup), Term("bytes", likely - setup), Term("overlap", -min(hidden_s, likely)))
+    seen = [max(0.0, t - hidden_s) for t in (likely, best, worst)]
+    return Estimate(seen[0], seen[1], seen[2], constants.basis, terms)
+
+
+def _copies(service: ResolvedService, decode: Shape) -> int:
+    if service.model.attention is Attention.MLA:
+        return decode.tp
+    return max(1, math.ceil(decode.tp / service.model.kv_heads))
+
+
+def _inside_speed(prefill: Endpoint, decode: Endpoint) -> float:
+    accelerator = prefill.group.accelerator
+    if accelerator.link_domain > 1:
+        return accelerator.link_bytes_per_s * _SAME_NODE_LINK_EFF.mid * min(prefill.shape.tp, decode.shape.tp)
+    return _SAME_NODE_NO_LINK.mid
