@@ -94,6 +94,17 @@ _TABLE = (
         "A text cannot be placed in the target's format without changing its meaning.",
     ),
     Code("DGC604", "missing-address", "The target needs the nodes' addresses, the spec gives only a count."),
+    Code("DGC605", "open-engines", "The target cannot restrict engines to the cluster's own addresses here."),
+    Code(
+        "DGC606",
+        "proxy-image-missing",
+        "No image is given for the proxy; the engines' image is used and must hold disaggc.",
+    ),
+    Code(
+        "DGC607",
+        "one-replica-role",
+        "A role has one replica: while it restarts or its node is drained, nothing serves the role.",
+    ),
     Code("DGC701", "bad-lock", "disaggc.lock cannot be read or belongs to another spec."),
 )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from disaggc.emit.stamp import content_digest
+
 OnChange = Literal["none", "reload", "restart-replica", "recreate-replica"]
 
 
@@ -21,6 +23,11 @@ class Artifact:
     address: str
     on_change: OnChange
     host: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """Digest of the text without the marks that name the plan: equal digests mean nothing to do."""
+        return content_digest(self.text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -264,6 +264,8 @@ class Pool(Element):
     """Lifecycle limits."""
     shm_bytes: int
     """Size of /dev/shm."""
+    host_memory_bytes: int | None = None
+    """Host memory of one node that a part of a replica may take, /dev/shm included; None where it is not known."""
     replicas: tuple[Replica, ...]
     """The replicas."""
     load_per_replica: float
@@ -483,6 +485,8 @@ class ServicePlan(Element):
     """Nodes per role; None when colocated."""
     flexible_ratio: Ratio | None = None
     """How a flexible pool's replicas are split by routing."""
+    priorities: dict[str, int] = {}
+    """Admission priority at the proxy, by workload class; higher is admitted first."""
     skip_prefill_below: int
     """Uncached prompt tokens under which decode prefills alone (break-even)."""
     predicted: Expectation

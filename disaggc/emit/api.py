@@ -1,0 +1,42 @@
+"""The one entrance: a plan and the chosen target become artifacts. Chooses the emitter; knows no format itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from disaggc.diagnostics.model import Outcome, error
+from disaggc.emit.artifacts import ArtifactSet
+from disaggc.emit.pack import TargetKind, load_pack
+from disaggc.emit.systemd.emission import emit_systemd
+from disaggc.ir.plan import DeploymentPlan
+from disaggc.spec.model import ComposeTarget, KubernetesTarget, SystemdTarget
+
+TargetSettings = KubernetesTarget | SystemdTarget | ComposeTarget
+
+
+@dataclass(frozen=True, slots=True)
+class TargetChoice:
+    """The target and its settings; the settings' type decides which it is."""
+
+    settings: TargetSettings
+
+    @property
+    def kind(self) -> TargetKind:
+        """Name of the target."""
+        match self.settings:
+            case SystemdTarget():
+                return "systemd"
+            case ComposeTarget():
+                return "compose"
+            case KubernetesTarget():
+                return "kubernetes"
+
+
+def emit(plan: DeploymentPlan, target: TargetChoice, *, generation: int = 1) -> Outcome[ArtifactSet]:
+    """All files of the target. generation: number of the routing files, greater than of any that runs already."""
+    pack = load_pack(target.kind)
+    match target.settings:
+        case SystemdTarget():
+            return emit_systemd(plan, target.settings, pack, generation=generation)
+        case _:
+            return Outcome(None, (error("DGC601", f"target `{target.kind}` is not there yet", ("target",)),))

@@ -1,0 +1,173 @@
+"""The routing file of one service: the plan's facts in the proxy's own type. Hosts come from the target."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import assert_never
+
+from pydantic import ValidationError
+
+from disaggc.diagnostics.model import Outcome, error
+from disaggc.emit.engine_part import EnginePart
+from disaggc.ir.canonical import fingerprint
+from disaggc.ir.plan import DeploymentPlan, Literally, Pool, Replica, Role, ServicePlan
+from disaggc.routing.limits import ApiKeySource, ClassEntry, Listen, Timeouts
+from disaggc.routing.table import Dialect, KvEndpoint, Policy, PoolEntry, ReplicaEntry, RoutingTable
+
+HANDOFF_SHARE = 0.6
+"""Part of the KV lease in which decode must have been asked; the rest is decode's queue and the transfer itself."""
+LEG_FLOOR_S = 120.0
+"""Least deadline of the prefill leg and of the first byte."""
+TOTAL_FLOOR_S = 3600.0
+"""Least deadline of a whole request."""
+PATIENCE = 4.0
+"""Deadlines over the cautious end of the predicted p99: they end what is stuck, never what is merely slow."""
+
+
+def routing_table(
+    plan: DeploymentPlan,
+    service: ServicePlan,
+    host_of: Callable[[EnginePart], str],
+    *,
+    parts: Mapping[str, EnginePart],
+    generation: int,
+) -> Outcome[RoutingTable]:
+    """The table of one service. host_of: where a replica answers HTTP; parts: first part by replica address."""
+    try:
+        table = RoutingTable(
+            service=service.name,
+            generation=generation,
+            fingerprint=fingerprint(plan),
+            models=(service.model.served_name,),
+            dialect=_dialect(service),
+            pools=tuple(_pool(service, pool, host_of, parts=parts) for pool in service.pools),
+            policy=Policy(service.proxy.policy),
+            on_prefill_failure=service.proxy.on_prefill_failure,
+            skip_prefill_below=service.skip_prefill_below,
+            max_model_len=service.model.max_model_len,
+            block_size=_block_size(service),
+            lease_s=float(service.connector.lease_s) if service.connector else 30.0,
+            proxies=len(service.proxy.instances),
+            timeouts=_timeouts(service),
+            listen=Listen(port=service.proxy.port, admin_port=service.proxy.admin_port),
+            api_key=_api_key(service),
+            classes={name: ClassEntry(priority=p) for name, p in sorted(service.priorities.items())},
+        )
+    except ValidationError as problem:
+        first = problem.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "routing file"
+        text = f"the routing file of service `{service.name}` cannot be written: `{place}`: {first['msg']}"
+        return Outcome(None, (error("DGC602", text, ("services", service.name)),))
+    return Outcome(table)
+
+
+def _dialect(service: ServicePlan) -> Dialect:
+    if service.connector is None:
+        return Dialect.NONE
+    match service.connector.type:
+        case "nixl":
+            return Dialect.NIXL
+        case "nixl-push":
+            return Dialect.NIXL_PUSH
+        case "mooncake":
+            return Dialect.MOONCAKE
+        case "moriio":
+            extra = _transfer_config(service.pools[0].replicas[0]).get("kv_connector_extra_config")
+            read = isinstance(extra, dict) and extra.get("read_mode") is True
+            return Dialect.MORIIO_READ if read else Dialect.MORIIO_WRITE
+        case unknown:
+            assert_never(unknown)
+
+
+def _pool(
+    service: ServicePlan, pool: Pool, host_of: Callable[[EnginePart], str], *, parts: Mapping[str, EnginePart]
+) -> PoolEntry:
+    split = service.flexible_ratio if pool.role is Role.FLEXIBLE else None
+    return PoolEntry(
+        address=pool.address,
+        role=pool.role,
+        replicas=tuple(_replica(service, pool, r, host=host_of(parts[r.address])) for r in pool.replicas),
+        split=None if split is None else (split.prefill, split.decode),
+    )
+
+
+def _replica(service: ServicePlan, pool: Pool, replica: Replica, *, host: str) -> ReplicaEntry:
+    ports = replica.ports
+    kv = None
+    if ports.side_channel is not None:
+        kv = KvEndpoint(
+            host=host,
+            side_channel_port=ports.side_channel,
+            bootstrap_port=ports.bootstrap,
+            notify_port=ports.notify,
+            engine_id=_engine_id(replica),
+        )
+    return ReplicaEntry(
+        address=replica.address,
+        host=host,
+        port=ports.http,
+        cohort=service.cohort,
+        kv=kv,
+        tp=pool.shape.tp,
+        dp=pool.shape.dp,
+        pp=pool.shape.pp,
+        kv_tokens=pool.memory.kv_tokens * pool.shape.dp or None,
+        max_seqs=pool.memory.sequences * pool.shape.dp or None,
+    )
+
+
+def _transfer_config(replica: Replica) -> Mapping[str, object]:
+    """The connector's JSON as the engine gets it; empty where there is none."""
+    text = _literal(replica, "--kv-transfer-config")
+    config = json.loads(text) if text is not None else {}
+    return config if isinstance(config, dict) else {}
+
+
+def _engine_id(replica: Replica) -> str | None:
+    pinned = _transfer_config(replica).get("engine_id")
+    return pinned if isinstance(pinned, str) else None
+
+
+def _literal(replica: Replica, flag: str) -> str | None:
+    found = [a.value.value for a in replica.arguments if a.flag == flag and isinstance(a.value, Literally)]
+    return found[-1] if found else None
+
+
+def _block_size(service: ServicePlan) -> int:
+    """The larger of the roles' block sizes: a shorter prompt has no whole block to move."""
+    sizes = [_literal(replica, "--block-size") for pool in service.pools for replica in pool.replicas[:1]]
+    return max((int(size) for size in sizes if size is not None and size.isdigit()), default=16)
+
+
+def _timeouts(service: ServicePlan) -> Timeouts:
+    classes = service.predicted.classes.values()
+    slow_first = max((c.ttft_ms.p99.high for c in classes), default=0.0) / 1e3
+    slow_total = max((c.e2e_ms.p99.high for c in classes), default=0.0) / 1e3
+    leg = float(math.ceil(max(LEG_FLOOR_S, PATIENCE * slow_first)))
+    lease = service.connector.lease_s if service.connector else 30
+    return Timeouts(
+        prefill_s=leg,
+        first_byte_s=leg,
+        total_s=float(math.ceil(max(TOTAL_FLOOR_S, PATIENCE * slow_total))),
+        handoff_s=min(20.0, round(HANDOFF_SHARE * lease, 3)),
+        idle_upstream_s=float(service.proxy.idle_s),
+        drain_s=float(service.proxy.drain_s),
+    )
+
+
+def _api_key(service: ServicePlan) -> ApiKeySource | None:
+    proxy = service.proxy
+    name = api_key_variable(service)
+    if name is not None:
+        return ApiKeySource(env=name)
+    return None if proxy.api_key_file is None else ApiKeySource(file=proxy.api_key_file)
+
+
+def api_key_variable(service: ServicePlan) -> str | None:
+    """The proxy's variable that holds the clients' key; None where a file holds it or the proxy is open."""
+    proxy = service.proxy
+    if proxy.api_key_secret is not None:
+        return "DISAGGC_API_KEY"
+    return proxy.api_key.name if proxy.api_key is not None and proxy.api_key.kind == "secret" else None
