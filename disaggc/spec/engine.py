@@ -43,8 +43,8 @@ class SecretRef(Part):
 
 
 EnvValue = Annotated[
-    Annotated[str, Tag("text")] | Annotated[SecretRef, Tag("secret")],
-    Discriminator(lambda value: "secret" if isinstance(value, dict | SecretRef) else "text"),
+    Annotated[str, Tag("<text>")] | Annotated[SecretRef, Tag("<secret>")],
+    Discriminator(lambda value: "<secret>" if isinstance(value, dict | SecretRef) else "<text>"),
 ]
 Env = dict[EnvName, EnvValue]
 Settings = dict[FlagName, SettingValue]

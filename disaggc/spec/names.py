@@ -78,7 +78,7 @@ Listed = Annotated[tuple[T, ...], Field(strict=False)]
 
 _SETTING_DEPTH = 4
 Scalar = bool | int | float | str
-_SettingShape = Scalar | list[Scalar] | dict[str, "Scalar | list[Scalar] | dict[str, Scalar]"] | None
+_SettingShape = Scalar | list[Scalar] | dict[str, Scalar | list[Scalar] | dict[str, Scalar]] | None
 
 
 def _setting(value: object, depth: int = 0) -> object:
@@ -100,8 +100,6 @@ SettingValue = Annotated[_SettingShape, PlainValidator(_setting), WithJsonSchema
 
 
 class Part(BaseModel):
-    """A piece of the spec: frozen, no unknown fields."""
+    """A piece of the spec: frozen, no unknown fields. Built when first used, its field docs read when asked for."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, defer_build=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)

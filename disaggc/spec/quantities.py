@@ -79,8 +79,8 @@ Duration = Annotated[
     ),
 ]
 DurationOrAuto = Annotated[
-    Annotated[Duration, Tag("duration")] | Annotated[Literal["auto"], Tag("auto")],
-    Discriminator(lambda value: "auto" if value == "auto" else "duration"),
+    Annotated[Duration, Tag("<duration>")] | Annotated[Literal["auto"], Tag("<auto>")],
+    Discriminator(lambda value: "<auto>" if value == "auto" else "<duration>"),
 ]
 Flops = Annotated[
     float,

@@ -94,15 +94,19 @@ class ApiKeyKubernetes(Part):
 
 def _api_key_branch(value: object) -> str | None:
     if isinstance(value, dict):
-        return next((key for key in ("env", "file", "kubernetes_secret") if key in value), None)
-    branches: dict[type, str] = {ApiKeyEnv: "env", ApiKeyFile: "file", ApiKeyKubernetes: "kubernetes_secret"}
+        return next((f"<{key}>" for key in ("env", "file", "kubernetes_secret") if key in value), None)
+    branches: dict[type, str] = {
+        ApiKeyEnv: "<env>",
+        ApiKeyFile: "<file>",
+        ApiKeyKubernetes: "<kubernetes_secret>",
+    }
     return branches.get(value.__class__)
 
 
 ApiKey = Annotated[
-    Annotated[ApiKeyEnv, Tag("env")]
-    | Annotated[ApiKeyFile, Tag("file")]
-    | Annotated[ApiKeyKubernetes, Tag("kubernetes_secret")],
+    Annotated[ApiKeyEnv, Tag("<env>")]
+    | Annotated[ApiKeyFile, Tag("<file>")]
+    | Annotated[ApiKeyKubernetes, Tag("<kubernetes_secret>")],
     Discriminator(
         _api_key_branch,
         custom_error_type="api_key",

@@ -45,20 +45,20 @@ Tokens = Annotated[int, Field(gt=0, le=10_000_000)]
 def _length_branch(value: object) -> str:
     """Which branch is meant, from the keys alone, so that a mistake inside gives the error of that branch only."""
     if isinstance(value, dict):
-        return next((key for key in ("histogram", "trace") if key in value), "quantiles")
+        return next((f"<{key}>" for key in ("histogram", "trace") if key in value), "<quantiles>")
     branches: dict[type, str] = {
         LengthQuantiles: "quantiles",
         LengthHistogram: "histogram",
         LengthTrace: "trace",
     }
-    return branches.get(value.__class__, "tokens")
+    return branches.get(value.__class__, "<tokens>")
 
 
 Length = Annotated[
-    Annotated[Tokens, Tag("tokens")]
-    | Annotated[LengthQuantiles, Tag("quantiles")]
-    | Annotated[LengthHistogram, Tag("histogram")]
-    | Annotated[LengthTrace, Tag("trace")],
+    Annotated[Tokens, Tag("<tokens>")]
+    | Annotated[LengthQuantiles, Tag("<quantiles>")]
+    | Annotated[LengthHistogram, Tag("<histogram>")]
+    | Annotated[LengthTrace, Tag("<trace>")],
     Discriminator(_length_branch),
 ]
 

@@ -44,6 +44,8 @@ _SENTENCES = {
     "did not find expected alphabetic": ("a text that begins with `*` or `&` needs quotes", "quote it"),
 }
 """The parser's words -> a sentence and what to do."""
+_UNCLOSED = ("found unexpected end of stream", "expected ',' or '}'", "expected ',' or ']'")
+"""Mistakes that lie where the quote or bracket was opened, not where the parser noticed."""
 
 
 def control_character(lines: Lines) -> Diagnostic | None:
@@ -60,6 +62,9 @@ def control_character(lines: Lines) -> Diagnostic | None:
 def syntax_error(problem: MarkedYAMLError, lines: Lines) -> Diagnostic:
     """Where the parser stopped, in words of the file's author."""
     mark = problem.problem_mark or problem.context_mark
+    words = problem.problem or "the text is not YAML"
+    if problem.context_mark is not None and any(sign in words for sign in _UNCLOSED):
+        mark = problem.context_mark
     offset = min(mark.index, len(lines.text)) if mark is not None else 0
     tab = _tab(lines, offset)
     if tab is not None:
@@ -67,15 +72,17 @@ def syntax_error(problem: MarkedYAMLError, lines: Lines) -> Diagnostic:
         return Diagnostic(
             "DGC102", Severity.ERROR, "a tab indents this line, YAML wants spaces", span=tab, help=help_text
         )
-    words = problem.problem or "the text is not YAML"
     span = lines.span(offset, min(offset + 1, len(lines.text)))
     span = SourceSpan(span.file, span.line, span.column, span.line, max(span.column, span.end_column))
     if "cannot start any token" in words and offset < len(lines.text):
-        message = f"`{lines.text[offset]}` cannot begin a value"
+        character = lines.text[offset]
+        message = (
+            f"`{character}` cannot begin a value" if character != "`" else "a backtick cannot begin a value"
+        )
         return Diagnostic("DGC102", Severity.ERROR, message, span=span, help="quote the text")
     for known, (message, help_text) in _SENTENCES.items():
         if known in words:
-            notes = _context(problem, lines)
+            notes = () if any(sign in words for sign in _UNCLOSED) else _context(problem, lines)
             return Diagnostic("DGC102", Severity.ERROR, message, span=span, notes=notes, help=help_text)
     return Diagnostic("DGC102", Severity.ERROR, f"not well-formed YAML: {words}", span=span)
 

@@ -14,9 +14,11 @@ from yaml.cyaml import CParser  # type: ignore[attr-defined]
 from yaml.error import MarkedYAMLError, YAMLError
 
 from disaggc.diagnostics import Diagnostic, Label, Outcome, Severity, SourceSpan
+from disaggc.spec.findings import finding
 from disaggc.spec.lines import Lines
 from disaggc.spec.scalars import Ambiguous, read_plain
 from disaggc.spec.tree import Entry, Key, MappingNode, Node, ScalarNode, SequenceNode
+from disaggc.spec.wording import clip
 from disaggc.spec.yaml_errors import control_character, syntax_error
 
 if TYPE_CHECKING:
@@ -51,11 +53,6 @@ class _Anchored:
     node: Node
     values: int
     height: int
-
-
-def finding(code: str, message: str, span: SourceSpan, *, help: str | None = None) -> Diagnostic:  # noqa: A002 - the field's name
-    """An error at a place in a file."""
-    return Diagnostic(code, Severity.ERROR, message, span=span, help=help)
 
 
 def parse(text: str, file: str) -> Outcome[Parsed]:
@@ -160,7 +157,7 @@ class _Builder:
     def _refuse_tag(self, event: ev.Event) -> None:
         tag = getattr(event, "tag", None)
         if tag not in _PLAIN_TAGS:
-            message = f"the tag `{_clip(str(tag))}` has no meaning here"
+            message = f"the tag `{clip(str(tag))}` has no meaning here"
             self.findings.append(finding("DGC105", message, self._span(event), help="remove the tag"))
 
     def _scalar(self, event: Any) -> ScalarNode:
@@ -172,14 +169,14 @@ class _Builder:
             )  # the header line may end in a comment
         if end > start:
             self.scalars.append((start, end))
-        if event.style is not None or event.tag in _TEXT_TAGS:
+        if event.style or event.tag in _TEXT_TAGS:
             return ScalarNode(text, text, plain=False, span=span)
         self._refuse_tag(event)
         value = read_plain(text)
         if isinstance(value, Ambiguous):
             message, hint = (
-                f"`{_clip(text)}` is ambiguous: {value.reading}",
-                f'write `"{_clip(text)}"` for text',
+                f"`{clip(text)}` is ambiguous: {value.reading}",
+                f'write `"{clip(text)}"` for text',
             )
             self.findings.append(finding("DGC104", message, span, help=hint))
             value = text
@@ -230,13 +227,13 @@ class _Builder:
             return None
         if isinstance(key.value, str) or (isinstance(key.value, int) and not isinstance(key.value, bool)):
             return key.value
-        message = f"the key `{_clip(key.text)}` is read as {_kind(key.value)}, a key is text"
-        self.findings.append(finding("DGC104", message, key.span, help=f'write `"{_clip(key.text)}"`'))
+        message = f"the key `{clip(key.text)}` is read as {_kind(key.value)}, a key is text"
+        self.findings.append(finding("DGC104", message, key.span, help=f'write `"{clip(key.text)}"`'))
         return key.text
 
     def _duplicate(self, name: Key, span: SourceSpan, first: SourceSpan) -> None:
         label = Label((), "first here", first)
-        message = f"`{_clip(str(name))}` stands twice in one mapping"
+        message = f"`{clip(str(name))}` stands twice in one mapping"
         self.findings.append(
             Diagnostic(
                 "DGC103", Severity.ERROR, message, span=span, labels=(label,), help="keep one of the two"
@@ -264,7 +261,3 @@ def _kind(value: object) -> str:
     if value is None:
         return "null"
     return "true or false" if isinstance(value, bool) else "a number"
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= 40 else text[:37] + "..."
