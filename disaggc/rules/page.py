@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from inspect import cleandoc
 
-from disaggc.diagnostics import CODES, code_named
-from disaggc.rules.registry import plan_rules, rule_for, spec_rules
+from disaggc.diagnostics import CODES, Code, code_named
+from disaggc.rules.registry import rule_codes, rule_for
 from disaggc.rules.rule import Edit, Rule, SpecRule
 
 
@@ -19,19 +19,9 @@ def rule_page(code: str) -> str | None:
     return f"{known.id} {known.name}\n\n{known.page}\n" if known is not None else None
 
 
-def known_codes() -> tuple[tuple[str, str], ...]:
-    """Every code with its name, stages' and rules', by code."""
-    stages = tuple((code.id, code.name) for code in CODES.values())
-    rules: tuple[Rule, ...] = (*spec_rules(), *plan_rules())
-    return tuple(sorted(stages + tuple((rule.code, rule.name) for rule in rules)))
-
-
-def code_name(code: str) -> str:
-    """The kebab-case name of a code; the code itself when nothing is known of it."""
-    if code in CODES:
-        return CODES[code].name
-    rule = rule_for(code)
-    return rule.name if rule is not None else code
+def known_codes() -> tuple[Code, ...]:
+    """Every code that exists, the stages' and the rules', by code; imports no rule."""
+    return tuple(sorted((*CODES.values(), *rule_codes()), key=lambda code: code.id))
 
 
 def _page(rule: Rule) -> str:

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import cast
 
+from disaggc.diagnostics import Code
 from disaggc.rules.rule import PlanRule, Rule, SpecRule
 
 SPEC_AREAS = ("names", "memory", "transfer", "objectives", "targets", "frontend")
@@ -23,6 +24,18 @@ def spec_rules() -> tuple[SpecRule, ...]:
 def plan_rules() -> tuple[PlanRule, ...]:
     """Every rule whose subject is a deployment plan, by code."""
     return cast("tuple[PlanRule, ...]", _loaded(PLAN_AREAS))
+
+
+def rule_codes() -> tuple[Code, ...]:
+    """Code and name of every rule, read off the file names: nothing is imported. The page is the rule's own."""
+    modules = _modules(SPEC_AREAS + PLAN_AREAS)
+    parts = (stem.partition("_") for stem, _ in modules)
+    return tuple(Code(number.upper(), name.replace("_", "-"), "") for number, _, name in parts)
+
+
+def suppressible_errors() -> frozenset[str]:
+    """Codes of spec rules whose errors a comment in the spec may silence."""
+    return frozenset(rule.code for rule in spec_rules() if rule.suppressible)
 
 
 def rule_for(code: str) -> Rule | None:

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from disaggc.diagnostics import Severity
 from disaggc.resolve.model import ResolvedSpec
 from disaggc.rules.given import at
-from disaggc.rules.nearest import listed, nearest
 from disaggc.rules.rule import Finding, SpecRule
+from disaggc.rules.wording import listed
+from disaggc.spec.near import nearest
 
 _NEED_MODEL = frozenset({"eagle", "eagle3", "medusa", "mlp_speculator", "draft_model", "dflash", "dspark"})
 _OWN_LAYERS = frozenset(

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from disaggc.diagnostics import Severity
 from disaggc.resolve.model import ResolvedSpec
 from disaggc.rules.given import at
-from disaggc.rules.nearest import listed
 from disaggc.rules.rule import Finding, SpecRule
 from disaggc.rules.shapes import active_parts, resolved_choices, written
+from disaggc.rules.wording import listed
 
 
 def check(resolved: ResolvedSpec) -> Iterator[Finding]:

@@ -12,8 +12,9 @@ from disaggc.diagnostics import Severity
 from disaggc.resolve.model import ResolvedSpec
 from disaggc.resolve.owned import OWNED_FLAGS
 from disaggc.rules.given import flags
-from disaggc.rules.nearest import listed, nearest
 from disaggc.rules.rule import Finding, SpecRule
+from disaggc.rules.wording import listed
+from disaggc.spec.near import nearest
 
 
 def check(resolved: ResolvedSpec) -> Iterator[Finding]:

@@ -12,9 +12,9 @@ from disaggc.diagnostics import Severity
 from disaggc.resolve.model import ResolvedSpec
 from disaggc.resolve.owned import OWNED_ENV
 from disaggc.rules.given import env
-from disaggc.rules.nearest import nearest
 from disaggc.rules.removed import REMOVED_ENV
 from disaggc.rules.rule import Finding, SpecRule
+from disaggc.spec.near import nearest
 
 
 def check(resolved: ResolvedSpec) -> Iterator[Finding]:
