@@ -6,17 +6,23 @@ from collections.abc import Iterable
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """The one candidate within a third of the name's length in edits, or a candidate that the name begins or ends."""
+    """The candidate that was misspelt, else one that the name begins or that begins it."""
+    known = sorted(candidates)
+    found = misspelt(name, known)
+    text = _folded(name)
+    if found is not None or len(text) < 3:
+        return found
+    return next(
+        (c for c in known if _folded(c).startswith(text) or (len(c) >= 3 and text.startswith(_folded(c)))),
+        None,
+    )
+
+
+def misspelt(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate within a third of the name's length in edits, the nearest first."""
     text = _folded(name)[:80]
-    scored = sorted((_edits(text, _folded(candidate)[:80]), candidate) for candidate in candidates)
-    if scored and scored[0][0] <= max(1, len(text) // 3) and scored[0][0] < len(text):
-        return scored[0][1]
-    if len(text) >= 3:
-        for _, candidate in scored:
-            other = _folded(candidate)
-            if other.startswith(text) or (len(other) >= 3 and text.startswith(other)):
-                return candidate
-    return None
+    edits, found = min(((_edits(text, _folded(c)[:80]), c) for c in candidates), default=(len(text), ""))
+    return found if edits <= max(1, len(text) // 3) and edits < len(text) else None
 
 
 def _folded(name: str) -> str:

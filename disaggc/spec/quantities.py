@@ -16,34 +16,35 @@ T = TypeVar("T")
 def _reader(
     parse: Callable[[str], T], plain_number: Callable[[float], T] | None, example: str
 ) -> BeforeValidator:
+    number = example[: len(example) - len(example.lstrip("0123456789"))]
+    unit = example.removeprefix(number)
+
     def read(value: object) -> object:
-        if isinstance(value, bool) or value is None:
-            raise PydanticCustomError(
-                "quantity", "a quantity such as {example} is wanted", {"example": f"`{example}`"}
-            )
-        if isinstance(value, int | float):
+        if isinstance(value, units.Price):
+            return value
+        if isinstance(value, int | float) and not isinstance(value, bool):
             if plain_number is None:
-                raise PydanticCustomError(
-                    "quantity",
-                    "`{value}` has no unit; write e.g. {example}",
-                    {"value": value, "example": f"`{example}`"},
+                raise _refused(
+                    f"`{value}` has no unit",
+                    f"write e.g. `{value}{unit}`" + (f" or `{value}ms`" if unit == "s" else ""),
                 )
-            return plain_number(float(value))
+            return _read(lambda: plain_number(float(value)), example)
         if not isinstance(value, str):
-            return value if isinstance(value, units.Price) else _refuse(example)
-        try:
-            return parse(value)
-        except units.UnitError as problem:
-            text = str(problem) + (f"; {problem.fix}" if problem.fix else "")
-            raise PydanticCustomError("quantity", "{text}", {"text": text}) from None
+            raise _refused(f"a quantity such as `{number}{unit}` is wanted", None)
+        return _read(lambda: parse(value), example)
 
     return BeforeValidator(read)
 
 
-def _refuse(example: str) -> object:
-    raise PydanticCustomError(
-        "quantity", "a quantity such as {example} is wanted", {"example": f"`{example}`"}
-    )
+def _read(parse: Callable[[], T], example: str) -> T:
+    try:
+        return parse()
+    except units.UnitError as problem:
+        raise _refused(str(problem), problem.fix or f"write e.g. `{example}`") from None
+
+
+def _refused(sentence: str, hint: str | None) -> PydanticCustomError:
+    return PydanticCustomError("quantity", "{sentence}", {"sentence": sentence, "hint": hint or ""})
 
 
 def _schema(description: str, pattern: str, examples: list[str], *, number: bool = False) -> WithJsonSchema:

@@ -45,9 +45,8 @@ def spec_shape() -> Shape:
 
 
 def _part(model: type[Part]) -> Shape:
-    return Shape(
-        {name: (_of(field.annotation), field.description or "") for name, field in model.model_fields.items()}
-    )
+    fields = {name: _of(field.annotation) for name, field in model.model_fields.items()}
+    return Shape(fields, None, (model,))
 
 
 def _of(annotation: Any) -> Shape:

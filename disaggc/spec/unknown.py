@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from disaggc.diagnostics import Diagnostic, FieldPath, Severity, path_text
-from disaggc.spec.near import nearest
+from disaggc.spec.near import misspelt, nearest
 from disaggc.spec.shape import ANY, at, paths, spec_shape
 from disaggc.spec.tree import MappingNode, Node, descend
 from disaggc.spec.wording import clip
 
+_SINGULAR = {"services": "service", "workload": "class", "nodes": "group"}
 _ENGINE_LEVELS = ("engine", "prefill", "decode")
 
 
@@ -24,10 +25,7 @@ def _help(parent: FieldPath, name: str, root: Node) -> str:
     names = sorted(level.fields) if level else []
     if name == "from":
         return "`from:` may stand in `cluster`, in a service, in its `workload` and in a workload class"
-    elsewhere = _elsewhere(parent, name, root)
-    if elsewhere is not None:
-        return f"did you mean `{elsewhere}`?"
-    near = nearest(name, names)
+    near = misspelt(name, names) or _elsewhere(parent, name, root) or nearest(name, names)
     if near is not None:
         return f"did you mean `{near}`?"
     if parent and parent[-1] in _ENGINE_LEVELS and "settings" in names and name.lower() == name:
@@ -44,7 +42,7 @@ def _elsewhere(parent: FieldPath, name: str, root: Node) -> str | None:
         shared = 0
         while shared < min(len(parent), len(candidate) - 1) and candidate[shared] in (parent[shared], ANY):
             shared += 1
-        if best is None or shared - len(candidate) / 100 > best[0] - len(best[1]) / 100:
+        if best is None or shared > best[0]:
             best = (shared, candidate)
     if best is None or best[0] == 0:
         return None
@@ -61,5 +59,5 @@ def _filled(template: tuple[str, ...], parent: FieldPath, root: Node) -> FieldPa
         else:
             node = descend(root, tuple(out))
             keys = list(node.entries) if isinstance(node, MappingNode) else []
-            out.append(keys[0] if len(keys) == 1 else "<name>")
+            out.append(keys[0] if len(keys) == 1 else f"<{_SINGULAR.get(str(out[-1]), 'name')}>")
     return tuple(out)

@@ -33,6 +33,7 @@ _WANTED = {
     "string_type": "a text",
     "bool_type": "`true` or `false`",
 }
+_MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 _BOUNDS = {
     "greater_than": ("gt", "more than {}"),
     "greater_than_equal": ("ge", "at least {}"),
@@ -64,7 +65,19 @@ def validate(root: Node) -> Spec | list[Diagnostic]:
     try:
         return Spec.model_validate(plain(root))
     except ValidationError as problem:
-        return [_diagnostic(_located(root, item), root) for item in problem.errors(include_url=False)]
+        found = [_diagnostic(_located(root, item), root) for item in problem.errors(include_url=False)]
+        return _without_echoes(found)
+
+
+def _without_echoes(found: list[Diagnostic]) -> list[Diagnostic]:
+    """A misspelt required field is one mistake: its absence under the right name is not reported as well."""
+    meant = {(d.path[:-1], d.help) for d in found if d.code == "DGC110"}
+    missing = {
+        id(d): (d.path, f"did you mean `{(d.help or '').split('`')[1].rstrip(':')}`?")
+        for d in found
+        if d.code == "DGC111"
+    }
+    return [d for d in found if d.code != "DGC111" or missing[id(d)] not in meant]
 
 
 def _located(root: Node, item: Any) -> _Problem:
@@ -119,43 +132,45 @@ def _missing(problem: _Problem) -> Diagnostic:
 
 
 def _wrong_type(problem: _Problem) -> Diagnostic:
-    field, node = problem.field, problem.node
     if problem.at_key or problem.kind == "invalid_key":
-        key = problem.path[-1] if problem.path else ""
-        message, help_text = (
-            f"the key `{clip(key)}` is a number, a text is wanted",
-            f'write `"{clip(key)}"`',
-        )
-        return Diagnostic("DGC112", Severity.ERROR, message, problem.path, help=help_text, at_key=True)
-    wanted = (
-        "a number, a text, a list or a mapping with text keys"
-        if problem.kind == "setting"
-        else _WANTED[problem.kind]
-    )
-    at_key = not isinstance(node, ScalarNode) or node.value is None
+        return _wrong_key(problem)
+    node, level = problem.node, at(problem.path)
+    wanted = _WANTED.get(problem.kind, "a value that nests less deep and has only texts as keys")
+    if level is not None and level.fields and problem.kind not in _MAPPINGS:
+        wanted += f" or a mapping with {either(list(level.fields))}"
     return Diagnostic(
         "DGC112",
         Severity.ERROR,
-        f"`{field}` is {described(node)}, {wanted} is wanted",
+        f"`{problem.field}` is {described(node)}, {wanted} is wanted",
         problem.path,
         help=type_help(problem.kind, node, str(problem.path[-1]) if problem.path else ""),
-        at_key=at_key,
+        at_key=not isinstance(node, ScalarNode) or node.value is None,
     )
 
 
-def _quantity(problem: _Problem) -> Diagnostic:
-    text = problem.message
-    sentence, _, help_text = text.partition("; ")
-    if (
-        not isinstance(problem.node, ScalarNode)
-        or problem.node.value is None
-        or isinstance(problem.node.value, bool)
-    ):
-        message = f"`{problem.field}` is {described(problem.node)}, {sentence}"
+def _wrong_key(problem: _Problem) -> Diagnostic:
+    key = problem.path[-1] if problem.path else ""
+    message, help_text = f"the key `{clip(key)}` is a number, a text is wanted", f'write `"{clip(key)}"`'
+    if isinstance(key, str):
         return Diagnostic(
-            "DGC113", Severity.ERROR, message, problem.path, at_key=not isinstance(problem.node, ScalarNode)
+            "DGC112",
+            Severity.ERROR,
+            f"the key `{clip(key)}` is a text, a whole number is wanted",
+            problem.path,
+            at_key=True,
         )
-    return error("DGC113", f"`{problem.field}`: {sentence}", problem.path, help=help_text or None)
+    return Diagnostic("DGC112", Severity.ERROR, message, problem.path, help=help_text, at_key=True)
+
+
+def _quantity(problem: _Problem) -> Diagnostic:
+    sentence, hint = problem.context["sentence"], problem.context["hint"] or None
+    node = problem.node
+    if isinstance(node, ScalarNode) and node.value is not None and not isinstance(node.value, bool):
+        return error("DGC113", f"`{problem.field}`: {sentence}", problem.path, help=hint)
+    message = f"`{problem.field}` is {described(node)}, {sentence}"
+    return Diagnostic(
+        "DGC113", Severity.ERROR, message, problem.path, at_key=not isinstance(node, ScalarNode)
+    )
 
 
 def _out_of_bounds(problem: _Problem) -> Diagnostic:

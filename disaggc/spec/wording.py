@@ -20,21 +20,21 @@ def type_help(kind: str, node: Node | None, name: str) -> str | None:
         case "bool_type" if node.text in OLD_BOOLEANS:
             return f"write `{str(OLD_BOOLEANS[node.text]).lower()}`"
         case "int_type" | "int_from_float" | "float_type":
-            return _number_help(node, kind)
+            return _number_help(node)
         case "tuple_type" | "list_type":
             return f"write `[{text}]`"
         case _:
             return None
 
 
-def _number_help(node: ScalarNode, kind: str) -> str | None:
+def _number_help(node: ScalarNode) -> str | None:
     if isinstance(node.value, float) and node.value.is_integer():
         return f"write `{int(node.value)}`"
     if not isinstance(node.value, str):
         return None
     text = node.value.replace("_", "").replace(",", "")
     thousands = re.fullmatch(r"([0-9]{1,9})\s*[kK]", text)
-    if thousands and kind == "int_type":
+    if thousands:
         return f"write `{int(thousands[1]) * 1024}` or `{int(thousands[1]) * 1000}`"
     if not re.fullmatch(r"[0-9]{1,18}(\.[0-9]+)?", text):
         return None
