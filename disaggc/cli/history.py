@@ -1,0 +1,81 @@
+"""What was built last from a spec, kept beside it under `.disaggc/`: digests only, so nothing secret is repeated."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from disaggc.ir.changes import Baseline
+    from disaggc.ir.plan import DeploymentPlan
+
+FOLDER = ".disaggc"
+SCHEMA = "disaggc.last-build/v1"
+
+
+def record_path(spec: Path, target: str) -> Path:
+    """Where the last build of a spec for a target is recorded; overlays belong to the first file."""
+    return spec.parent / FOLDER / f"{spec.stem}.{target}.json"
+
+
+def last_build(spec: Path, target: str) -> Baseline | None:
+    """What was built last; None where nothing was, or where the record cannot be read."""
+    from disaggc.ir.changes import Baseline, Facet, Origin
+
+    try:
+        found: dict[str, Any] = json.loads(record_path(spec, target).read_text(encoding="utf-8"))
+        if found["schema"] != SCHEMA:
+            return None
+        facets = {
+            str(address): Facet(part["place"], part["process"], tuple(part["because"]))
+            for address, part in found["facets"].items()
+        }
+        origin = Origin(
+            found["origin"]["catalog"], found["origin"]["calibration"], found["origin"]["disaggc"]
+        )
+        return Baseline(facets, {str(path): str(value) for path, value in found["fields"].items()}, origin)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def record_build(spec: Path, target: str, *, plan: DeploymentPlan, fields: Mapping[str, str]) -> str | None:
+    """Remember this build; why not, where it cannot be written (a read-only checkout is no error)."""
+    from disaggc.ir.canonical import canonical_json, fingerprint
+    from disaggc.ir.changes import facets_of, origin_of
+
+    origin = origin_of(plan)
+    facets = {
+        address: {"place": facet.place, "process": facet.process, "because": list(facet.because)}
+        for address, facet in facets_of(plan).items()
+    }
+    document = {
+        "schema": SCHEMA,
+        "fingerprint": fingerprint(plan),
+        "facets": facets,
+        "fields": dict(fields),
+        "origin": {"catalog": origin.catalog, "calibration": origin.calibration, "disaggc": origin.disaggc},
+    }
+    path = record_path(spec, target)
+    try:
+        path.parent.mkdir(exist_ok=True)
+        ignore = path.parent / ".gitignore"
+        if not ignore.exists():
+            ignore.write_text("*\n", encoding="utf-8")
+        write_atomically(path, canonical_json(document))
+    except OSError as problem:
+        return f"`{path}`: {problem.strerror}"
+    return None
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The whole new file or the whole old one, whenever the process dies."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

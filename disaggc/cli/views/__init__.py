@@ -1,0 +1,1 @@
+"""How each verb's result reads: human and JSON apart. Views format; they compute nothing new."""

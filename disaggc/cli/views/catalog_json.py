@@ -1,0 +1,256 @@
+"""`disaggc.catalog-*/v1`: what `disaggc catalog ... --format json` prints; units stand in the names."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from disaggc.catalog.engines import ConnectorFacts, EngineSnapshot
+from disaggc.catalog.facts import AcceleratorFacts, FabricFacts, LayerKind, ModelFacts
+from disaggc.catalog.hardware import NamedSpeed
+from disaggc.cli.views.document import Document, Item
+
+
+class AcceleratorItem(Item):
+    """One accelerator as the engine sees it."""
+
+    id: str
+    vendor: Literal["nvidia", "amd", "cpu"]
+    architecture: str
+    memory_bytes: float
+    memory_bandwidth_bytes_per_s: float
+    peak_flops: dict[str, float]
+    """Dense FLOP/s by precision."""
+    link: str
+    link_domain: int
+    """Accelerators joined by one fast link domain; 1 = none."""
+    link_bytes_per_s: float
+    """Per accelerator, one direction."""
+    source: str
+
+
+class AcceleratorsDocument(Document):
+    """Output of `disaggc catalog accelerators --format json`."""
+
+    schema_: Annotated[Literal["disaggc.catalog-accelerators/v1"], Field(alias="schema")] = (
+        "disaggc.catalog-accelerators/v1"
+    )
+    accelerators: tuple[AcceleratorItem, ...]
+
+
+class ModelItem(Item):
+    """A model as its config.json describes it."""
+
+    id: str
+    architecture: str
+    parameters: int
+    active_parameters: int
+    """Parameters one token uses."""
+    weight_bytes: float
+    kv_bytes_per_token: float
+    """Whole model, full-length and sliding-window layers both, at the model's own KV type."""
+    attention: Literal["gqa", "mla", "hybrid"]
+    layers: int
+    layer_kinds: dict[str, int]
+    """Decoder layers by what they keep per token: full, sliding, linear."""
+    sliding_window: int
+    """Tokens; 0 = none."""
+    state_bytes_per_sequence: int
+    """Recurrent state of linear layers."""
+    experts: int
+    experts_per_token: int
+    quantization: str
+    max_position: int
+    multimodal: bool
+    source: str
+    notes: tuple[str, ...]
+
+
+class ModelDocument(Document, ModelItem):
+    """Output of `disaggc catalog models ID --format json`."""
+
+    schema_: Annotated[Literal["disaggc.catalog-model/v1"], Field(alias="schema")] = (
+        "disaggc.catalog-model/v1"
+    )
+
+
+class ModelsDocument(Document):
+    """Output of `disaggc catalog models --format json`."""
+
+    schema_: Annotated[Literal["disaggc.catalog-models/v1"], Field(alias="schema")] = (
+        "disaggc.catalog-models/v1"
+    )
+    models: tuple[ModelItem, ...]
+
+
+class EngineItem(Item):
+    """One vLLM version whose flags are known."""
+
+    version: str
+    flags: int
+    """Flags of `vllm serve`."""
+    environment_names: int
+    connectors: tuple[str, ...]
+    source: str
+
+
+class EnginesDocument(Document):
+    """Output of `disaggc catalog engines --format json`."""
+
+    schema_: Annotated[Literal["disaggc.catalog-engines/v1"], Field(alias="schema")] = (
+        "disaggc.catalog-engines/v1"
+    )
+    engines: tuple[EngineItem, ...]
+
+
+class ConnectorItem(Item):
+    """One KV connector."""
+
+    name: str
+    family: str
+    """nixl, nixl-push, mooncake, moriio or other."""
+    option_keys: tuple[str, ...]
+    supports_hma: bool
+    """Whether it works with the hybrid memory allocator."""
+    source: str
+
+
+class ConnectorsDocument(Document):
+    """Output of `disaggc catalog connectors --format json`."""
+
+    schema_: Annotated[Literal["disaggc.catalog-connectors/v1"], Field(alias="schema")] = (
+        "disaggc.catalog-connectors/v1"
+    )
+    connectors: tuple[ConnectorItem, ...]
+
+
+class FabricItem(Item):
+    """One kind of network."""
+
+    type: str
+    rdma: bool
+    line_rates_bytes_per_s: dict[str, float]
+    """By the names people use; one NIC, one direction."""
+    latency_s: float
+    efficiency: tuple[float, float, float]
+    """Low, mid and high share of the line rate that KV transfer reaches."""
+    source: str
+
+
+class FabricsDocument(Document):
+    """Output of `disaggc catalog fabrics --format json`."""
+
+    schema_: Annotated[Literal["disaggc.catalog-fabrics/v1"], Field(alias="schema")] = (
+        "disaggc.catalog-fabrics/v1"
+    )
+    fabrics: tuple[FabricItem, ...]
+
+
+def accelerators(facts: tuple[AcceleratorFacts, ...]) -> AcceleratorsDocument:
+    """Every accelerator."""
+    return AcceleratorsDocument(
+        accelerators=tuple(
+            AcceleratorItem(
+                id=fact.id,
+                vendor=fact.vendor,
+                architecture=fact.architecture,
+                memory_bytes=fact.memory_bytes,
+                memory_bandwidth_bytes_per_s=fact.memory_bandwidth,
+                peak_flops=dict(fact.peak_flops),
+                link=fact.link,
+                link_domain=fact.link_domain,
+                link_bytes_per_s=fact.link_bytes_per_s,
+                source=fact.source,
+            )
+            for fact in facts
+        )
+    )
+
+
+def models(facts: tuple[ModelFacts, ...]) -> ModelsDocument:
+    """Every model."""
+    return ModelsDocument(models=tuple(_item(fact) for fact in facts))
+
+
+def model(fact: ModelFacts) -> ModelDocument:
+    """One model, its keys at the top."""
+    return ModelDocument.model_validate(_item(fact).model_dump())
+
+
+def kv_bytes_per_token(fact: ModelFacts) -> float:
+    """Bytes one token adds in the whole model while it is inside every window, at the model's own type."""
+    elements = fact.kv_elements_per_token_full + fact.kv_elements_per_token_sliding
+    return elements * (4.0 if fact.dtype == "float32" else 2.0) + fact.kv_extra_bytes_per_token
+
+
+def _item(fact: ModelFacts) -> ModelItem:
+    return ModelItem(
+        id=fact.id,
+        architecture=fact.architecture,
+        parameters=fact.parameters,
+        active_parameters=fact.active_parameters,
+        weight_bytes=fact.weight_bytes,
+        kv_bytes_per_token=kv_bytes_per_token(fact),
+        attention=fact.attention.value,
+        layers=len(fact.layers),
+        layer_kinds={kind.value: n for kind in LayerKind if (n := fact.layers.count(kind))},
+        sliding_window=fact.sliding_window,
+        state_bytes_per_sequence=fact.state_bytes_per_sequence,
+        experts=fact.experts,
+        experts_per_token=fact.experts_per_token,
+        quantization=fact.quantization,
+        max_position=fact.max_position,
+        multimodal=fact.multimodal,
+        source=fact.source,
+        notes=fact.notes,
+    )
+
+
+def engines(snapshots: tuple[EngineSnapshot, ...]) -> EnginesDocument:
+    """Every snapshot."""
+    return EnginesDocument(
+        engines=tuple(
+            EngineItem(
+                version=s.text,
+                flags=len(s.flags),
+                environment_names=len(s.env_names),
+                connectors=tuple(sorted(s.connectors)),
+                source=s.source,
+            )
+            for s in snapshots
+        )
+    )
+
+
+def connectors(facts: tuple[ConnectorFacts, ...], source: str) -> ConnectorsDocument:
+    """Every connector."""
+    return ConnectorsDocument(
+        connectors=tuple(
+            ConnectorItem(
+                name=fact.name,
+                family=fact.family,
+                option_keys=tuple(sorted(fact.option_keys)),
+                supports_hma=fact.supports_hma,
+                source=source,
+            )
+            for fact in facts
+        )
+    )
+
+
+def fabrics(rows: tuple[tuple[FabricFacts, tuple[NamedSpeed, ...]], ...]) -> FabricsDocument:
+    """Every fabric."""
+    return FabricsDocument(
+        fabrics=tuple(
+            FabricItem(
+                type=fact.type,
+                rdma=fact.rdma,
+                line_rates_bytes_per_s={speed.name: speed.bytes_per_s for speed in speeds},
+                latency_s=fact.latency_s,
+                efficiency=fact.efficiency,
+                source=fact.source,
+            )
+            for fact, speeds in rows
+        )
+    )

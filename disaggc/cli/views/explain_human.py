@@ -1,0 +1,84 @@
+"""Why a plan is as it is, for people: the binding limit, memory, load, KV transfer, alternatives, lifecycle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from disaggc.cli.views.plan_human import against, alternatives, ratio_text
+from disaggc.cli.views.text import Paint, table
+from disaggc.ir.plan import DeploymentPlan, KvLink, Pool, ServicePlan, Timings
+from disaggc.units import format_bytes, format_duration, format_speed
+
+_LIMITS = {
+    "prefill": "prefill compute is full: more prefill replicas would serve more",
+    "decode": "decode is full: more decode replicas would serve more",
+    "concurrency": "the clients' cap on requests in flight binds; faster replicas would serve more, more of them too",
+    "rate": "everything that is offered is served; the layout has room",
+    "kv-memory": "memory for KV is full: fewer requests run at once than decode could compute",
+    "kv-transfer": "the network between prefill and decode is full",
+}
+
+
+def explain_text(plan: DeploymentPlan, *, paint: Paint) -> str:
+    """Every service, a blank line between."""
+    return "\n\n".join("\n".join(_service(service, paint)) for service in plan.services) + "\n"
+
+
+def _service(service: ServicePlan, paint: Paint) -> Iterator[str]:
+    limit = service.predicted.bottleneck
+    yield paint.bold(f"{service.name}: {ratio_text(service)}")
+    yield f"  what binds: {limit}: {_LIMITS.get(limit, 'see the terms below')}"
+    yield from against(service, paint)
+    if service.prefill_doubling_rate is not None:
+        yield f"  one more prefill node pays from {service.prefill_doubling_rate:.2f} requests/s"
+    for pool in service.pools:
+        yield ""
+        yield from _pool(pool, service.predicted.utilisation.get(pool.role.value))
+    if service.links:
+        yield ""
+        yield "  KV transfer, one mean request"
+        yield from table((_link(link) for link in service.links), indent="    ")
+        lease = f"; lease {service.connector.lease_s} s" if service.connector else ""
+        yield f"    prompts under {service.skip_prefill_below:,} uncached tokens are prefilled by decode{lease}"
+    if service.alternatives:
+        yield ""
+        yield from table(alternatives(service.alternatives))
+
+
+def _pool(pool: Pool, used: float | None) -> Iterator[str]:
+    memory, timings = pool.memory, pool.timings
+    name = pool.address.partition("/")[2]
+    yield f"  {name}: {len(pool.replicas)} x {pool.shape} on {pool.accelerator}"
+    overhead = f"{format_bytes(memory.overhead_low)} to {format_bytes(memory.overhead_high)}"
+    rows = [
+        (
+            "load",
+            f"{pool.load_per_replica:.3g} requests/s and {pool.operating_batch:.0f} at once, each replica",
+        ),
+        (
+            "memory",
+            f"{format_bytes(memory.usable)} of {format_bytes(memory.total)} usable on each accelerator",
+        ),
+        ("", f"{format_bytes(memory.weights)} weights, {overhead} activations and graphs"),
+        ("KV", f"{memory.kv_tokens:,} to {memory.kv_tokens_high:,} tokens, {memory.sequences:,} sequences"),
+        ("stop", _stop(timings)),
+        ("because", ", ".join(pool.because) or "the compiler's defaults"),
+    ]
+    if used is not None:
+        rows.insert(1, ("in use", f"{used:.0%} of capacity"))
+    yield from table(rows, indent="    ")
+
+
+def _stop(timings: Timings) -> str:
+    parts = f"{timings.pre_stop_s} s before SIGTERM, {timings.shutdown_s} s drain, {timings.worker_exit_s} s workers"
+    return f"{parts}; killed after {timings.grace_s} s"
+
+
+def _link(link: KvLink) -> tuple[str, ...]:
+    low, high = link.bytes_per_request / link.bandwidth, link.bytes_per_request / link.bandwidth_low
+    return (
+        f"{link.prefill} -> {link.decode}",
+        format_bytes(link.bytes_per_request),
+        f"{format_speed(link.bandwidth)} over {link.transport} (at least {format_speed(link.bandwidth_low)})",
+        f"{format_duration(low)} to {format_duration(high)}",
+    )

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from disaggc.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = sorted(path.parent.name for path in (ROOT / "examples").glob("*/disaggc.yaml"))
+
+
+def test_starter_is_valid_as_it_is(tmp_path, capsys):
+    assert main(["init", str(tmp_path / "new")]) == 0
+    assert main(["validate", str(tmp_path / "new" / "disaggc.yaml")]) == 0
+    assert "valid: 1 service" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_can_be_copied(name, tmp_path, capsys):
+    assert main(["init", str(tmp_path), "--example", name, "--format", "json"]) == 0
+    written = json.loads(capsys.readouterr().out)["written"]
+    source = ROOT / "examples" / name
+    assert {Path(path).name for path in written} == {path.name for path in source.iterdir() if path.is_file()}
+    for path in written:
+        assert Path(path).read_bytes() == (source / Path(path).name).read_bytes()
+
+
+def test_nothing_is_overwritten(tmp_path, capsys):
+    (tmp_path / "disaggc.yaml").write_text("mine")
+    assert main(["init", str(tmp_path)]) == 1
+    assert "exists; nothing was written" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["disaggc.yaml"]
+    assert (tmp_path / "disaggc.yaml").read_text() == "mine"
+
+
+def test_a_directory_that_cannot_be_made(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["init", str(tmp_path / "file" / "below")]) == 1
+    assert "Traceback" not in capsys.readouterr().err
