@@ -83,6 +83,7 @@ class Case:
         self.decode = tuple(p for p in pools if p.pool.role is not Role.PREFILL)
         self.colocated = not self.prefill
         self.paths = self._paths()
+        self._points: dict[int, Point] = {}
 
     def _paths(self) -> tuple[KvPath, ...]:
         """One path for each prefill pool, to the first decode pool."""
@@ -118,8 +119,10 @@ class Case:
 
     def at_draw(self, draw: int) -> Point:
         """At one of the shared draws of the constants."""
-        drawn = [self.models.drawn(self.service, p.pool.group, p.pool.shape)[draw] for p in self.pools]
-        return Evaluation(self, drawn).point()
+        if draw not in self._points:
+            drawn = [self.models.drawn(self.service, p.pool.group, p.pool.shape)[draw] for p in self.pools]
+            self._points[draw] = Evaluation(self, drawn).point()
+        return self._points[draw]
 
 
 class Evaluation:

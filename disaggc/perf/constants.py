@@ -45,6 +45,8 @@ class Values:
     """One number for each constant: what a step time is computed from. Seconds, shares of peak, bytes/s."""
 
     memory_eff: float
+    expert_memory_eff: float
+    kv_memory_eff: float
     compute_eff: float
     expert_compute_eff: float
     attention_eff: float
@@ -73,9 +75,10 @@ class Values:
 class Constants:
     """Every constant with low, mid and high.
 
-    memory_eff: share of memory bandwidth that weight and KV reads reach. compute_eff, expert_compute_eff: share of peak
-    in dense and in grouped matrix products. attention_eff: share of peak in prompt attention. link_eff: share of link
-    speed in collectives. kv_eff: share of NIC line rate in KV transfer.
+    memory_eff, expert_memory_eff, kv_memory_eff: share of memory bandwidth that reading dense weights, experts and KV
+    reaches. compute_eff, expert_compute_eff: share of peak in dense and in grouped matrix products. attention_eff: share
+    of peak in prompt attention. link_eff: share of link speed in collectives. kv_eff: share of NIC line rate in KV
+    transfer.
     step_s: launch and scheduling of one step. kernel_s: one kernel that is too small to fill the device. sequence_s:
     scheduling, sampling and output of one sequence per step. collective_s: latency of one all-reduce. all2all_s:
     latency of one expert dispatch or combine. imbalance: hottest rank over mean in expert parallelism.
@@ -86,6 +89,8 @@ class Constants:
     """
 
     memory_eff: Range
+    expert_memory_eff: Range
+    kv_memory_eff: Range
     compute_eff: Range
     expert_compute_eff: Range
     attention_eff: Range
@@ -128,6 +133,8 @@ class Constants:
 HIGHER_IS_BETTER = frozenset(
     {
         "memory_eff",
+        "expert_memory_eff",
+        "kv_memory_eff",
         "compute_eff",
         "expert_compute_eff",
         "attention_eff",

@@ -161,16 +161,18 @@ class StepTimes:
         self.work, self.values = work, values
         memory = work.bandwidth * values.memory_eff
         self._dense_read = work.dense_bytes / memory
-        self._expert_read = work.expert_bytes / memory * (values.imbalance if work.ranks > 1 else 1.0)
+        self._expert_read = work.expert_bytes / (work.bandwidth * values.expert_memory_eff)
         self._dense_flop = work.dense_flops / (work.peak * values.compute_eff)
+        context = work.bandwidth * values.kv_memory_eff
         self._expert_flop = work.expert_flops / (work.peak * values.expert_compute_eff)
         if work.ranks > 1:
+            self._expert_read *= values.imbalance
             self._expert_flop *= values.imbalance
         self._read = max(
-            work.context_bytes / memory, work.context_flops / (work.attention_peak * values.attention_eff)
+            work.context_bytes / context, work.context_flops / (work.attention_peak * values.attention_eff)
         )
-        self._window = work.sliding_bytes / memory
-        self._state = work.state_bytes / memory
+        self._window = work.sliding_bytes / context
+        self._state = work.state_bytes / context
         self._square = work.square_flops / (work.attention_peak * values.attention_eff)
         self._comm = work.link_bytes / (work.link_speed * values.link_eff) if work.link_bytes else 0.0
         if work.all2all_bytes:

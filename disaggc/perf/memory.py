@@ -236,22 +236,34 @@ def _weights(classes: tuple[ClassLoad, ...]) -> list[float]:
     return [share / sum(each) for share in each]
 
 
-def _full_length(load: ClassLoad, role: Role) -> float:
-    return load.isl.mean if role is Role.PREFILL else load.isl.mean + load.osl.mean
+def _length(load: ClassLoad, role: Role) -> tuple[float, float]:
+    """(mean, variance) of the tokens one running sequence holds.
+
+    A prompt in prefill holds its whole length. In decode the running sequences are spread evenly over their outputs,
+    and long outputs run longer, so they weigh more.
+    """
+    mean, variance = load.isl.mean, (load.isl.mean * load.isl.cv) ** 2
+    if role is Role.PREFILL:
+        return mean, variance
+    osl, square = load.osl.mean, load.osl.cv**2
+    progress = osl * (1 + square) / 2
+    return mean + progress, variance + max(0.0, osl * osl * (1 + 3 * square) / 3 - progress * progress)
 
 
 def _typical_length(classes: tuple[ClassLoad, ...], role: Role) -> float:
-    return sum(w * _full_length(c, role) for w, c in zip(_weights(classes), classes, strict=True))
+    return sum(w * _length(c, role)[0] for w, c in zip(_weights(classes), classes, strict=True))
 
 
 def _sequences(classes: tuple[ClassLoad, ...], role: Role, tokens: float) -> int:
-    """Most sequences whose summed length stays within `tokens` in 99 of 100 cases; at least one."""
+    """Most sequences whose tokens fit together in 99 of 100 cases of the steady state; at least one.
+
+    The engine preempts in the hundredth case and when all sequences start at once.
+    """
     mean = _typical_length(classes, role)
-    square = 0.0
-    for weight, c in zip(_weights(classes), classes, strict=True):
-        spread = (c.isl.mean * c.isl.cv) ** 2
-        spread += 0.0 if role is Role.PREFILL else (c.osl.mean * c.osl.cv) ** 2
-        square += weight * (spread + _full_length(c, role) ** 2)
+    square = sum(
+        w * (v + m * m)
+        for w, (m, v) in zip(_weights(classes), (_length(c, role) for c in classes), strict=True)
+    )
     deviation = _TAIL_SCORE * math.sqrt(max(0.0, square - mean * mean))
     root = (-deviation + math.sqrt(deviation * deviation + 4 * mean * tokens)) / (2 * mean)
     return max(1, int(root * root))

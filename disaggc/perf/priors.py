@@ -26,6 +26,8 @@ def prior_constants(accelerator: AcceleratorFacts, fabric: FabricFacts, *, cross
     setup = Range(0.4e-3, 2e-3, 10e-3) if fabric.rdma else Range(2e-3, 10e-3, 50e-3)
     return Constants(
         memory_eff=_scaled(Range(0.45, 0.62, 0.80), relative),
+        expert_memory_eff=_scaled(Range(0.40, 0.60, 0.85), relative),
+        kv_memory_eff=_scaled(Range(0.40, 0.60, 0.80), relative),
         compute_eff=_scaled(Range(0.35, 0.50, 0.65), relative),
         expert_compute_eff=_scaled(Range(0.15, 0.26, 0.40), relative),
         attention_eff=_scaled(Range(0.20, 0.35, 0.55), relative),

@@ -8,13 +8,13 @@ so each root is unique.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from disaggc.perf import queueing
 from disaggc.perf.demand import ClassDemand
 
-_TOLERANCE = 1e-6
+_TOLERANCE = 1e-5
 _ROUNDS = 40
 
 
@@ -65,18 +65,32 @@ class Steady:
     saturated: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What prefill serves when the decode step is given: rates per class, loads, mean waits."""
+
+    rates: Sequence[float]
+    rho: float
+    kv_rho: float
+    wait_s: float
+    kv_wait_s: float
+
+
 def falling_root(f: Callable[[float], float], low: float, high: float) -> float:
     """Where a falling function crosses zero (Illinois method); the nearer end where it does not cross."""
-    f_low, f_high = f(low), f(high)
-    if f_low <= 0:
-        return low
+    f_high = f(high)
     if f_high >= 0:
         return high
+    f_low = f(low)
+    if f_low <= 0:
+        return low
+    small = _TOLERANCE * f_low
     side = 0
+    x = high
     for _ in range(_ROUNDS):
         x = (low * f_high - high * f_low) / (f_high - f_low)
         y = f(x)
-        if abs(high - low) < _TOLERANCE * high or y == 0:
+        if -small < y < small or high - low < _TOLERANCE * high:
             return x
         if y > 0:
             low, f_low = x, y
@@ -86,8 +100,6 @@ def falling_root(f: Callable[[float], float], low: float, high: float) -> float:
             high, f_high = x, y
             f_low = f_low / 2 if side < 0 else f_low
             side = -1
-        if abs(y) < _TOLERANCE * 1e-2:
-            return x
     return x
 
 
@@ -106,8 +118,10 @@ class Balance:
         )
         crowd = max(0.0, 1 - prefill.servers / caps) if caps < math.inf else 1.0
         self._variability = crowd * max(c.variability for c in classes) if classes else 0.0
-        self._open = all(c.cap == math.inf for c in classes)
         self._steps = tuple(c.osl.mean * c.steps_per_token for c in classes)
+        self._terms = tuple(
+            zip(classes, prefill.time_s, self._steps, prefill.load, prefill.kv_load, strict=True)
+        )
 
     def waits(self, u: float, ratio: float) -> tuple[float, float]:
         """(prefill wait, transfer wait) when the busier one is loaded to u; ratio = network load / prefill load."""
@@ -121,40 +135,55 @@ class Balance:
 
     def rates(self, step_s: float, wait_s: float) -> list[float]:
         """Requests/s of each class when a decode step and the wait for prefill take this long."""
-        return [
-            min(c.rate, c.cap / (wait_s + t + steps * step_s))
-            for c, t, steps in zip(self.classes, self.prefill.time_s, self._steps, strict=True)
-        ]
+        return [min(c.rate, c.cap / (wait_s + t + steps * step_s)) for c, t, steps, _, _ in self._terms]
 
-    def loads(self, rates: list[float]) -> tuple[float, float]:
+    def load_at(self, step_s: float, wait_s: float) -> float:
+        """Load of the busier of prefill and network at those times."""
+        rho = kv_rho = 0.0
+        for c, t, steps, share, kv_share in self._terms:
+            rate = c.cap / (wait_s + t + steps * step_s)
+            rate = min(rate, c.rate)
+            rho += rate * share
+            kv_rho += rate * kv_share
+        return max(rho, kv_rho)
+
+    def loads(self, rates: Sequence[float]) -> tuple[float, float]:
         """(prefill, network) share of capacity in use."""
-        p = self.prefill
-        return (
-            sum(x * w for x, w in zip(rates, p.load, strict=True)),
-            sum(x * w for x, w in zip(rates, p.kv_load, strict=True)),
-        )
+        rho = kv_rho = 0.0
+        for x, (_, _, _, share, kv_share) in zip(rates, self._terms, strict=True):
+            rho += x * share
+            kv_rho += x * kv_share
+        return rho, kv_rho
 
-    def settle(self, step_s: float) -> tuple[list[float], float, float, float, float]:
-        """(rates, prefill load, network load, prefill wait, network wait) when a decode step takes step_s."""
+    def settle(self, step_s: float) -> Settled:
+        """What the classes ask for and how long they wait for it when a decode step takes step_s."""
         rates = self.rates(step_s, 0.0)
         rho, kv_rho = self.loads(rates)
         ratio = kv_rho / rho if rho > 0 else 0.0
-        top = max(rho, kv_rho)
-        if top <= 0:
-            return rates, 0.0, 0.0, 0.0, 0.0
+        top = min(max(rho, kv_rho), queueing.SATURATED)
+        if all(c.cap == math.inf or x == c.rate for c, x in zip(self.classes, rates, strict=True)):
+            wait, kv_wait = self.waits(top, ratio)
+            held = self.rates(step_s, wait + kv_wait)
+            if held == rates:
+                return self._within(Settled(rates, rho, kv_rho, wait, kv_wait))
 
         def excess(u: float) -> float:
-            return max(self.loads(self.rates(step_s, sum(self.waits(u, ratio))))) - u
+            wait, kv_wait = self.waits(u, ratio)
+            return self.load_at(step_s, wait + kv_wait) - u
 
-        u = min(top, queueing.SATURATED) if self._open else falling_root(excess, 0.0, queueing.SATURATED)
+        u = falling_root(excess, 0.0, top)
         wait, kv_wait = self.waits(u, ratio)
         rates = self.rates(step_s, wait + kv_wait)
-        rho, kv_rho = self.loads(rates)
-        over = max(rho, kv_rho) / queueing.SATURATED
-        if over > 1:
-            rates = [x / over for x in rates]
-            rho, kv_rho = rho / over, kv_rho / over
-        return rates, rho, kv_rho, wait, kv_wait
+        return self._within(Settled(rates, *self.loads(rates), wait, kv_wait))
+
+    @staticmethod
+    def _within(found: Settled) -> Settled:
+        """The same with no more served than prefill and network can."""
+        over = max(found.rho, found.kv_rho) / queueing.SATURATED
+        if over <= 1:
+            return found
+        rates = [x / over for x in found.rates]
+        return Settled(rates, found.rho / over, found.kv_rho / over, found.wait_s, found.kv_wait_s)
 
     def flow(self, fill: float) -> tuple[float, float]:
         """(steps x sequences per second, mean step) of the decode pools at this share of their limits."""
@@ -173,19 +202,24 @@ class Balance:
 
         def excess(fill: float) -> float:
             flow, step = self.flow(fill)
-            rates = self.settle(step)[0]
-            return sum(x * s for x, s in zip(rates, self._steps, strict=True)) - flow
+            return self._wanted(self.settle(step).rates) - flow
 
         fill = falling_root(excess, 0.0, 1.0)
         flow, step = self.flow(fill)
-        rates, rho, kv_rho, wait, kv_wait = self.settle(step)
-        wanted = sum(x * s for x, s in zip(rates, self._steps, strict=True))
-        saturated = fill >= 1 and wanted > flow * (1 + 1e-9)
+        found = self.settle(step)
+        rates, rho, kv_rho, wait, kv_wait = (
+            found.rates,
+            found.rho,
+            found.kv_rho,
+            found.wait_s,
+            found.kv_wait_s,
+        )
+        wanted = self._wanted(rates)
+        saturated = fill >= 1 and wanted > flow * (1 + _TOLERANCE)
         if saturated:
             rates = [x * flow / wanted for x in rates]
             rho, kv_rho = self.loads(rates)
-            ratio = kv_rho / rho if rho > 0 else 0.0
-            wait, kv_wait = self.waits(max(rho, kv_rho), ratio)
+            wait, kv_wait = self.waits(max(rho, kv_rho), kv_rho / rho if rho > 0 else 0.0)
         batches = tuple(fill * pool.limit for pool in self.decode)
         return Steady(
             rates=tuple(rates),
@@ -201,7 +235,11 @@ class Balance:
             saturated=saturated,
         )
 
-    def _unserved(self, rates: list[float], step_s: float, wait_s: float) -> tuple[float, ...]:
+    def _wanted(self, rates: Sequence[float]) -> float:
+        """Sequence steps per second that these requests ask of decode."""
+        return sum(x * steps for x, steps in zip(rates, self._steps, strict=True))
+
+    def _unserved(self, rates: Sequence[float], step_s: float, wait_s: float) -> tuple[float, ...]:
         """What a class waits beyond the queues above: in a full layout its cap stands still, or an open queue grows."""
         out = []
         for c, x, t, steps in zip(self.classes, rates, self.prefill.time_s, self._steps, strict=True):
