@@ -64,8 +64,8 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("interrupted\n")
         return Exit.INTERRUPTED
     except (BrokenPipeError, SystemExit):
-        # The reader went away (the parser turns that into SystemExit, and nothing else): point stdout elsewhere, so that
-        # the interpreter's last flush stays quiet too.
+        # The reader went away (the parser turns that, and nothing else, into SystemExit): point stdout elsewhere, so
+        # that the interpreter's last flush stays quiet too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.DONE
     except Exception as bug:  # noqa: BLE001 - the last line of defence: a bug becomes a report and exit 70
