@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from disaggc.diagnostics.model import Outcome, error
 from disaggc.emit.artifacts import ArtifactSet
+from disaggc.emit.compose.emission import emit_compose
 from disaggc.emit.pack import TargetKind, load_pack
 from disaggc.emit.systemd.emission import emit_systemd
 from disaggc.ir.plan import DeploymentPlan
@@ -38,5 +39,7 @@ def emit(plan: DeploymentPlan, target: TargetChoice, *, generation: int = 1) -> 
     match target.settings:
         case SystemdTarget():
             return emit_systemd(plan, target.settings, pack, generation=generation)
+        case ComposeTarget():
+            return emit_compose(plan, target.settings, pack, generation=generation)
         case _:
             return Outcome(None, (error("DGC601", f"target `{target.kind}` is not there yet", ("target",)),))
