@@ -1,0 +1,145 @@
+"""The promises that a user can hold disaggc to, on the examples."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from disaggc.cli.main import main
+from tests.examples.targets import EXAMPLES, ROOT
+
+PRODUCT = Path(__file__).with_name("product.yaml")
+START = "import sys; from disaggc.cli.main import main; sys.exit(main(sys.argv[1:]))"
+
+
+def tree(directory: Path) -> dict[str, bytes]:
+    return {
+        p.relative_to(directory).as_posix(): p.read_bytes()
+        for p in sorted(directory.rglob("*"))
+        if p.is_file()
+    }
+
+
+def planned(capsys, *arguments: str, code: int = 0) -> dict:
+    assert main(["plan", *arguments, "--format", "json", "--refresh=false"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture
+def five(tmp_path):
+    shutil.copytree(EXAMPLES / "deepseek-r1-mi300x", tmp_path / "five")
+    return tmp_path / "five" / "disaggc.yaml"
+
+
+@pytest.mark.parametrize("target", ["kubernetes", "systemd"])
+def test_the_documented_spec_compiles_unchanged(target, tmp_path, capsys):
+    spec = tmp_path / "disaggc.yaml"
+    spec.write_bytes(PRODUCT.read_bytes())
+    assert (
+        main(["build", str(spec), "--target", target, "--out", str(tmp_path / "out"), "--format", "json"])
+        == 0
+    )
+    document = json.loads(capsys.readouterr().out)
+    assert document["target"] == target
+    assert {file["path"] for file in document["files"]} == set(tree(tmp_path / "out")) - {
+        ".disaggc-build.json"
+    }
+
+
+def test_same_bytes_whatever_the_process(tmp_path):
+    """Two hash seeds, two working directories, two umasks: one tree."""
+    trees = []
+    for run, (seed, umask) in enumerate((("1", 0o022), ("2", 0o077))):
+        place = tmp_path / f"run{run}" / "deeper" * run
+        shutil.copytree(EXAMPLES / "deepseek-r1-mi300x", place / "spec")
+        subprocess.run(
+            [sys.executable, "-c", START, "build", "spec/disaggc.yaml", "--out", "out", "-q"],
+            cwd=place,
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            umask=umask,
+            check=True,
+        )
+        trees.append(tree(place / "out"))
+    assert trees[0] == trees[1]
+
+
+def test_building_again_changes_nothing(five, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main(["build", str(five), "--out", str(out), "-q"]) == 0
+    before = tree(out)
+    assert (five.parent / "disaggc.lock").is_file()
+    capsys.readouterr()
+    assert main(["build", str(five), "--out", str(out), "--format", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert {file["state"] for file in document["files"]} == {"same"}
+    assert tree(out) == before
+
+
+def test_plan_after_build_has_no_changes(five, tmp_path, capsys):
+    first = planned(capsys, str(five), "--detailed-exitcode", code=2)
+    assert {change["action"] for change in first["changes"]} == {"create"}
+    assert main(["build", str(five), "--out", str(tmp_path / "out"), "-q"]) == 0
+    capsys.readouterr()
+    again = planned(capsys, str(five), "--detailed-exitcode")
+    assert again["changes"] == []
+    assert again["fingerprint"] == first["fingerprint"]
+    assert again["solver"]["status"] == "locked"
+
+
+def test_a_changed_field_is_the_cause_of_what_it_changes(five, tmp_path, capsys):
+    assert main(["build", str(five), "--out", str(tmp_path / "out"), "-q"]) == 0
+    capsys.readouterr()
+    document = planned(capsys, str(five), "--set", "services.chat.proxy.port=9000")
+    assert {change["address"] for change in document["changes"]} == {"chat/proxy/0"}
+    assert document["changes"][0]["fields"] == ["services.chat.proxy.port"]
+
+
+def test_the_lock_alone_is_enough_to_see_that_nothing_moves(five, tmp_path, capsys):
+    assert main(["build", str(five), "--out", str(tmp_path / "out"), "-q"]) == 0
+    shutil.rmtree(five.parent / ".disaggc")
+    capsys.readouterr()
+    assert planned(capsys, str(five))["changes"] == []
+
+
+def test_a_plan_writes_nothing_but_its_file(five, tmp_path, capsys):
+    before = tree(five.parent)
+    saved = tmp_path / "saved.json"
+    document = planned(capsys, str(five), "--out", str(saved))
+    assert tree(five.parent) == before
+    assert json.loads(saved.read_text())["fingerprint"] == document["fingerprint"]
+
+
+def test_with_a_lock_new_facts_move_nothing_and_the_gain_is_named(five, tmp_path, capsys, monkeypatch):
+    assert main(["build", str(five), "--out", str(tmp_path / "out"), "-q"]) == 0
+    before = tree(tmp_path / "out")
+    first = planned(capsys, str(five))
+    _slower_prefill(monkeypatch)
+    again = planned(capsys, str(five))
+    service = again["services"]["chat"]
+    assert service["ratio"] == first["services"]["chat"]["ratio"]
+    assert service["pools"] == first["services"]["chat"]["pools"]
+    assert {d["code"] for d in again["diagnostics"]} >= {"DGC702"}
+    upgraded = planned(capsys, str(five), "--upgrade")
+    assert upgraded["services"]["chat"]["ratio"] != service["ratio"]
+    assert before == tree(tmp_path / "out")
+
+
+def _slower_prefill(monkeypatch):
+    """The catalog learns that the accelerator computes at a tenth of what was believed."""
+    from dataclasses import replace
+
+    from disaggc.catalog.load import Catalog
+
+    real = Catalog.accelerator
+
+    def slower(self, name):
+        facts = real(self, name)
+        return facts and replace(facts, peak_flops=tuple((p, flops / 10) for p, flops in facts.peak_flops))
+
+    monkeypatch.setattr(Catalog, "accelerator", slower)
