@@ -1,0 +1,44 @@
+"""Several proxies that each count only their own requests.
+
+`least-work` and `prefix-affinity` decide by what this proxy has sent. With several proxies each sees a share of the
+load and may send to a replica that another one has just filled; `power-of-two` suffers least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from disaggc.diagnostics import Severity
+from disaggc.resolve.model import ResolvedSpec
+from disaggc.rules.given import at
+from disaggc.rules.rule import Finding, SpecRule
+
+
+def check(resolved: ResolvedSpec) -> Iterator[Finding]:
+    """More than one proxy replica with the policy least-work."""
+    for service in resolved.services:
+        proxy = service.given.proxy
+        if proxy.replicas > 1 and proxy.policy == "least-work":
+            yield Finding(
+                f"`replicas` {proxy.replicas} of the proxy each see only their own share of the load",
+                at(service, "proxy", "replicas"),
+                help="write `policy: power-of-two`",
+            )
+
+
+RULE = SpecRule(
+    "DGC805",
+    "local-accounting",
+    Severity.NOTE,
+    check,
+    sources=(
+        "field reports on routers with local token accounting (deployment reference, misconfiguration 14)",
+    ),
+    fails=(
+        """
+        services: {chat: {proxy: {replicas: 2}}}
+        #                                   ^ DGC805
+        """,
+    ),
+    passes=("services: {chat: {proxy: {replicas: 2, policy: power-of-two}}}",),
+)

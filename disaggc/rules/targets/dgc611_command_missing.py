@@ -1,0 +1,56 @@
+"""A process target without a usable command.
+
+A systemd unit needs the absolute path of the vllm executable: it has no shell and no search path of its own to trust.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from disaggc.diagnostics import Severity
+from disaggc.resolve.model import ResolvedSpec
+from disaggc.rules.given import at
+from disaggc.rules.rule import Finding, SpecRule
+
+
+def check(resolved: ResolvedSpec) -> Iterator[Finding]:
+    """`engine.command` absent or not absolute where the target is systemd; `proxy.command` not absolute."""
+    if resolved.target != "systemd":
+        return
+    for service in resolved.services:
+        command = service.given.engine.command
+        if command is None:
+            yield Finding(
+                "`command` is missing, target systemd starts engines with it",
+                at(service, "engine"),
+                help="write e.g. `command: /opt/vllm/bin/vllm`",
+                at_key=True,
+            )
+        for place, given in (("engine", command), ("proxy", service.given.proxy.command)):
+            if given is not None and not given.startswith("/"):
+                yield Finding(
+                    f"`command` {given[:60]!r} is not an absolute path, which systemd needs",
+                    at(service, place, "command"),
+                    help="write e.g. `command: /opt/vllm/bin/vllm`",
+                )
+
+
+RULE = SpecRule(
+    "DGC611",
+    "command-missing",
+    Severity.ERROR,
+    check,
+    sources=("systemd.service(5): ExecStart= takes an absolute path",),
+    fails=(
+        """
+        services: {chat: {engine: {command: null}}}
+        #                 ^ DGC611
+        """,
+        """
+        services: {chat: {engine: {command: bin/vllm}}}
+        #                                   ^ DGC611
+        """,
+    ),
+    passes=("services: {chat: {engine: {command: /usr/local/bin/vllm}}}",),
+    suppressible=False,
+)
