@@ -1,4 +1,4 @@
-"""The resolved spec: frozen dataclasses in base units with every reference bound. Knows no solver and no target text."""
+"""The resolved spec: frozen dataclasses in base units, every reference bound. Knows no solver and no target text."""
 
 from __future__ import annotations
 

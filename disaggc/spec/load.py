@@ -35,7 +35,13 @@ class LoadedSpec:
     suppressions: Suppressions
     files: tuple[Path, ...]
     directory: Path
-    """Where relative paths of the spec begin: beside the first file."""
+    """Where the first file stands; paths given by `--set` begin here."""
+    folders: Mapping[str, Path]
+    """Name of a file as diagnostics show it -> the folder it stands in."""
+
+    def beside(self, path: FieldPath, text: str) -> Path:
+        """The file that a field names: relative to the file in which the field stands."""
+        return self.folders.get(self.sources.value(path).file, self.directory) / text
 
 
 def load(paths: Sequence[Path], *, sets: Sequence[str] = (), read: Reader = read_file) -> Outcome[LoadedSpec]:
@@ -62,7 +68,13 @@ def load(paths: Sequence[Path], *, sets: Sequence[str] = (), read: Reader = read
     if spec is None:
         return Outcome(None, diagnostics)
     loaded = LoadedSpec(
-        spec, scenarios, source_map, sources.suppressions, tuple(sources.paths.values()), paths[0].parent
+        spec,
+        scenarios,
+        source_map,
+        sources.suppressions,
+        tuple(sources.paths.values()),
+        paths[0].parent,
+        {name: path.parent for name, path in sources.paths.items()},
     )
     return Outcome(loaded, diagnostics)
 

@@ -1,0 +1,153 @@
+"""Recorded traffic beside the spec: CSV with a header or a JSON object a line -> lengths and arrival times.
+
+Columns are found by the names that public traces use. Only shares and lengths are taken; no text of a request is read.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+TRACE_LIMIT = 64 * 2**20
+"""Largest trace that is read, in bytes."""
+
+_COLUMNS = {
+    "input": (
+        "contexttokens",
+        "inputtokens",
+        "inputlength",
+        "prompttokens",
+        "promptlen",
+        "promptlength",
+        "requesttokens",
+    ),
+    "output": (
+        "generatedtokens",
+        "outputtokens",
+        "outputlength",
+        "completiontokens",
+        "outputlen",
+        "responselength",
+        "responsetokens",
+    ),
+    "time": ("timestamp", "arrivaltime", "arrivedat", "arrival", "time", "ts"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What was recorded. inputs, outputs: tokens; times: in any unit; empty where there is no such column."""
+
+    inputs: tuple[float, ...]
+    outputs: tuple[float, ...]
+    times: tuple[float, ...]
+
+
+class TraceError(ValueError):
+    """The text is not a trace; the message says where and why. Becomes a diagnostic at the field."""
+
+
+def read_trace(text: str) -> Trace:
+    """The columns of a trace; raises TraceError."""
+    body = text.lstrip("\ufeff \t\r\n")
+    if not body:
+        raise TraceError("the trace is empty")
+    rows = _json_rows(text) if body.startswith("{") else _csv_rows(text)
+    columns: dict[str, list[float]] = {"input": [], "output": [], "time": []}
+    names: dict[str, str | None] | None = None
+    for line, row in rows:
+        if names is None:
+            names = {kind: _column(row, known) for kind, known in _COLUMNS.items()}
+            if names["input"] is None and names["output"] is None and names["time"] is None:
+                listed = ", ".join(f"`{name[:30]}`" for name in list(row)[:8])
+                raise TraceError(f"no column of tokens or times among {listed}")
+        for kind, name in names.items():
+            if name is not None:
+                value = _number(row.get(name), line, name) if kind != "time" else _time(row.get(name), line)
+                if kind == "time" or value > 0:
+                    columns[kind].append(value)
+    if names is None:
+        raise TraceError("the trace has a header and no requests")
+    return Trace(tuple(columns["input"]), tuple(columns["output"]), tuple(columns["time"]))
+
+
+def arrival_cv(times: tuple[float, ...]) -> float | None:
+    """Coefficient of variation of the time between arrivals; None below three arrivals or where all are at once."""
+    ordered = sorted(times)
+    gaps = [later - earlier for earlier, later in pairwise(ordered)]
+    if len(gaps) < 2:
+        return None
+    mean = math.fsum(gaps) / len(gaps)
+    if mean <= 0:
+        return None
+    return math.sqrt(math.fsum((gap - mean) ** 2 for gap in gaps) / len(gaps)) / mean
+
+
+def _csv_rows(text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
+    reader = csv.DictReader(io.StringIO(text))
+    try:
+        for row in reader:
+            yield reader.line_num, {key: value for key, value in row.items() if key is not None}
+    except csv.Error as problem:
+        raise TraceError(f"line {reader.line_num}: {problem}") from None
+
+
+def _json_rows(text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
+    for line, content in enumerate(text.split("\n"), 1):
+        if not content.strip():
+            continue
+        try:
+            row = json.loads(content)
+        except (ValueError, RecursionError):
+            raise TraceError(f"line {line} is not JSON") from None
+        if not isinstance(row, dict):
+            raise TraceError(f"line {line} is not a JSON object")
+        yield line, row
+
+
+def _column(row: Mapping[str, object], known: tuple[str, ...]) -> str | None:
+    folded = {re.sub(r"[^a-z]", "", name.lower()): name for name in row}
+    return next((folded[name] for name in known if name in folded), None)
+
+
+def _number(value: object, line: int, name: str) -> float:
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if isinstance(value, bool) or not math.isfinite(number) or number > 1e9:
+        raise TraceError(f"line {line}: `{name[:30]}` is `{str(value)[:30]}`, a number of tokens is wanted")
+    return number
+
+
+def _time(value: object, line: int) -> float:
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and abs(value) < 1e18
+        and math.isfinite(value)
+    ):
+        return float(value)
+    if isinstance(value, str):
+        try:
+            number = float(value)
+        except ValueError:
+            number = _clock(value)
+        if math.isfinite(number):
+            return number
+    raise TraceError(f"line {line}: `{str(value)[:40]}` is not a time")
+
+
+def _clock(text: str) -> float:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return math.nan
+    return (moment.replace(tzinfo=None) - datetime(1970, 1, 1)).total_seconds()  # noqa: DTZ001 - only differences count
