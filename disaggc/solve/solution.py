@@ -21,7 +21,7 @@ Status = Literal["optimal", "feasible", "locked"]
 
 @dataclass(frozen=True, slots=True)
 class SlotAt:
-    """One node's part of a replica. rank: position within the replica, 0 is the leader. devices: indices on the node."""
+    """One node's part of a replica. rank: position in the replica, 0 leads. devices: indices on the node."""
 
     node: str
     rank: int
