@@ -21,14 +21,14 @@ _Z90 = 1.2815515594457831
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A constant with its 80 % range; low <= mid <= high, all positive or all zero."""
+    """A constant with its 80 % range; low <= mid <= high."""
 
     low: float
     mid: float
     high: float
 
     def quantile(self, z: float) -> float:
-        """The value at standard normal score z: log-normal on each side of mid."""
+        """The value at standard normal score z: log-normal on each side of mid, normal where it may be zero or less."""
         edge = self.high if z > 0 else self.low
         if self.mid <= 0 or edge <= 0:
             return self.mid + (edge - self.mid) * abs(z) / _Z90
@@ -59,10 +59,12 @@ class Values:
     all2all_s: float
     imbalance: float
     prefill_s: float
+    prefill_kernel_s: float
     mixed_s: float
     kv_setup_s: float
     hop_s: float
     kappa: float
+    batch_slope: float
     decode_fixed_s: float
     decode_per_sequence_s: float
     decode_per_token_s: float
@@ -76,15 +78,17 @@ class Constants:
     """Every constant with low, mid and high.
 
     memory_eff, expert_memory_eff, kv_memory_eff: share of memory bandwidth that reading dense weights, experts and KV
-    reaches. compute_eff, expert_compute_eff: share of peak in dense and in grouped matrix products. attention_eff: share
-    of peak in prompt attention. link_eff: share of link speed in collectives. kv_eff: share of NIC line rate in KV
-    transfer.
+    reaches. compute_eff, expert_compute_eff: share of peak in dense and in grouped matrix products. attention_eff:
+    share of peak in prompt attention. link_eff: share of link speed in collectives. kv_eff: share of NIC line rate in
+    KV transfer.
     step_s: launch and scheduling of one step. kernel_s: one kernel that is too small to fill the device. sequence_s:
     scheduling, sampling and output of one sequence per step. collective_s: latency of one all-reduce. all2all_s:
     latency of one expert dispatch or combine. imbalance: hottest rank over mean in expert parallelism.
-    prefill_s: fixed cost of a prompt step. mixed_s: what a prompt chunk adds to a decode step before its first token.
-    kv_setup_s: fixed cost of one KV transfer. hop_s: proxy and HTTP per leg. kappa: colocated step over the same step
-    in a decode pool; 1 unless a calibration file says otherwise.
+    prefill_s: fixed cost of a prompt step. prefill_kernel_s: launching one kernel outside a graph. mixed_s: what a
+    prompt chunk adds to a decode step before its first token. kv_setup_s: fixed cost of one KV transfer. hop_s: proxy
+    and HTTP per leg. kappa: colocated step over the same step in a decode pool; 1 unless a calibration file says
+    otherwise. batch_slope: what the model gets wrong in how a step grows with the batch, as a power of the batch; 0 in
+    every prediction, in doubt only where two layouts are compared.
     decode_*, prefill_per_*, kv_bytes_per_s: direct fits; None = computed from facts and the shares above.
     """
 
@@ -103,10 +107,12 @@ class Constants:
     all2all_s: Range
     imbalance: Range
     prefill_s: Range
+    prefill_kernel_s: Range
     mixed_s: Range
     kv_setup_s: Range
     hop_s: Range
     kappa: Range = Range(1.0, 1.0, 1.0)
+    batch_slope: Range = Range(0.0, 0.0, 0.0)
     decode_fixed_s: Range | None = None
     decode_per_sequence_s: Range | None = None
     decode_per_token_s: Range | None = None
@@ -119,7 +125,8 @@ class Constants:
     def at(self, corner: Corner) -> Values:
         """All constants together at their hopeful, middle or cautious end."""
         sign = {"worst": -_Z90, "likely": 0.0, "best": _Z90}[corner]
-        return self.drawn({name: sign if name in HIGHER_IS_BETTER else -sign for name in NAMES})
+        scores = {name: sign if name in HIGHER_IS_BETTER else -sign for name in NAMES}
+        return self.drawn({**scores, "batch_slope": 0.0})
 
     def drawn(self, scores: dict[str, float]) -> Values:
         """Each constant at its own standard normal score."""

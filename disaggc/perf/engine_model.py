@@ -17,6 +17,8 @@ from disaggc.resolve.model import NodeGroupFacts, ResolvedService
 
 _ACTIVATION_BYTES = 2.0
 _ALL_REDUCES_PER_LAYER = 2
+_SLOPE_CENTRE = 32.0
+"""Batch at which an error in the growth of the step leaves the step as it is."""
 _KERNELS = {"layer": 8, "mla": 4, "experts": 6, "linear": 3}
 """Small kernels a decoder layer launches, by what it contains; counted in profiles of fused decode graphs."""
 
@@ -178,17 +180,14 @@ class StepTimes:
         if work.all2all_bytes:
             self._comm += work.all2all_bytes / (work.all2all_speed * values.link_eff)
         self._each = values.sequence_s
-        self._fixed = values.step_s + self._graph_s()
-        self._prefill_fixed = values.prefill_s + self._graph_s()
+        networks = work.collectives * values.collective_s + work.all2alls * values.all2all_s
+        self._fixed = values.step_s + work.kernels * values.kernel_s + networks
+        self._prefill_fixed = values.prefill_s + work.kernels * values.prefill_kernel_s + networks
         self._log_miss = math.log1p(-work.expert_share) if 0 < work.expert_share < 1 else 0.0
         self._cover = work.expert_share >= 1
         self._fitted = not math.isnan(values.decode_fixed_s)
         self._token = values.prefill_per_token_s
         self._attention = values.prefill_per_square_s
-
-    def _graph_s(self) -> float:
-        w, v = self.work, self.values
-        return w.kernels * v.kernel_s + w.collectives * v.collective_s + w.all2alls * v.all2all_s
 
     def coverage(self, tokens: float) -> float:
         """Share of experts that at least one of `tokens` chooses."""
@@ -196,6 +195,11 @@ class StepTimes:
 
     def decode(self, batch: float, context: float) -> float:
         """One decode step with `batch` sequences in the replica, `context` tokens each."""
+        step = self._modelled(batch, context)
+        slope = self.values.batch_slope
+        return step * (max(batch, 1.0) / _SLOPE_CENTRE) ** slope if slope else step
+
+    def _modelled(self, batch: float, context: float) -> float:
         micro = batch / self.work.pp
         if self._fitted:
             v = self.values
