@@ -50,14 +50,23 @@ def read_file(path: Path, limit: int) -> bytes | Unreadable:
         return _refused(problem)
     except ValueError:
         return Unreadable("the path contains a NUL character")
-    with os.fdopen(descriptor, "rb") as stream:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            return _DIRECTORY if stat.S_ISDIR(status.st_mode) else _SPECIAL
-        if status.st_size > limit:
-            return _too_large(float(status.st_size), limit)
+    try:
+        return _read_regular(descriptor, limit)
+    except OSError as problem:
+        return _refused(problem)
+    finally:
+        os.close(descriptor)
+
+
+def _read_regular(descriptor: int, limit: int) -> bytes | Unreadable:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        return _DIRECTORY if stat.S_ISDIR(status.st_mode) else _SPECIAL
+    if status.st_size > limit:
+        return _too_large(float(status.st_size), limit)
+    with os.fdopen(descriptor, "rb", closefd=False) as stream:
         content = stream.read(limit + 1)
-        return content if len(content) <= limit else _too_large(float(len(content)), limit)
+    return content if len(content) <= limit else _too_large(float(len(content)), limit)
 
 
 def _read_stdin(limit: int) -> bytes | Unreadable:
