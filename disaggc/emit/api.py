@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from disaggc.diagnostics.model import Outcome, error
+from disaggc.diagnostics.model import Outcome
 from disaggc.emit.artifacts import ArtifactSet
 from disaggc.emit.compose.emission import emit_compose
+from disaggc.emit.kubernetes.emission import emit_kubernetes
 from disaggc.emit.pack import TargetKind, load_pack
 from disaggc.emit.systemd.emission import emit_systemd
 from disaggc.ir.plan import DeploymentPlan
@@ -41,5 +42,5 @@ def emit(plan: DeploymentPlan, target: TargetChoice, *, generation: int = 1) -> 
             return emit_systemd(plan, target.settings, pack, generation=generation)
         case ComposeTarget():
             return emit_compose(plan, target.settings, pack, generation=generation)
-        case _:
-            return Outcome(None, (error("DGC601", f"target `{target.kind}` is not there yet", ("target",)),))
+        case KubernetesTarget():
+            return emit_kubernetes(plan, target.settings, pack, generation=generation)

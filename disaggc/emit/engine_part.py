@@ -127,6 +127,14 @@ def uses_rdma(plan: DeploymentPlan, part: EnginePart) -> bool:
     return part.ranked or any(link.transport == "rdma" for link in ours)
 
 
+def reaches_out(part: EnginePart) -> bool:
+    """Whether the engine must reach beyond the cluster to get its weights."""
+    if part.service.model.path.startswith("/"):
+        return False
+    offline = {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}
+    return not any(v.name in offline and getattr(v.value, "value", "") == "1" for v in part.replica.env)
+
+
 def linked_on_node(service: ServicePlan, node: str) -> bool:
     """Whether prefill and decode that pair both have a part on the node, so that KV moves inside it."""
     pools = {pool.address: pool for pool in service.pools}

@@ -10,6 +10,8 @@ LONGEST_ARGUMENT = 131_071
 """Bytes of one argument or `NAME=value`: Linux refuses longer ones at exec (MAX_ARG_STRLEN with its NUL)."""
 
 _NAMED_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_PLAIN_KEY = re.compile(r"[a-z][A-Za-z_]{2,}")
+_NOT_TEXT = frozenset({"yes", "true", "false", "off", "null"})
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:,+=@-]+")
 _NOT_IN_EXECUTABLE = frozenset("\"'\\$\x7f")
 
@@ -98,11 +100,16 @@ def yaml_value(value: object) -> str:
         case None | bool() | int() | float():
             return json.dumps(value)
         case Mapping():
-            return "{" + ", ".join(f"{yaml_value(str(k))}: {yaml_value(v)}" for k, v in value.items()) + "}"
+            return "{" + ", ".join(f"{_key(str(k))}: {yaml_value(v)}" for k, v in value.items()) + "}"
         case list() | tuple():
             return "[" + ", ".join(map(yaml_value, value)) + "]"
         case _:
             raise TypeError(f"{type(value).__name__} has no YAML form here")
+
+
+def _key(text: str) -> str:
+    """A key as it stands where no parser could take it for anything but text."""
+    return text if _PLAIN_KEY.fullmatch(text) and text not in _NOT_TEXT else _quoted(text)
 
 
 def compose_value(value: object) -> str:
@@ -123,12 +130,23 @@ def doubled_dollars(value: object) -> object:
             return value
 
 
+def yaml_block(text: str, width: int) -> str:
+    """A text of many lines as a block scalar, `width` spaces in: only for ASCII that a block keeps as it is."""
+    lines = text.splitlines()
+    if not text.isascii() or "\n".join(lines) + "\n" != text or not lines[0].strip() or lines[0][0] == " ":
+        raise UnsafeTextError("is not plain lines of ASCII")
+    if any(not line.isprintable() or not line.strip() for line in lines):
+        raise UnsafeTextError("holds an empty line or a control character")
+    return "|\n" + "\n".join(" " * width + line for line in lines)
+
+
 FILTERS: Mapping[str, Callable[..., str]] = {
     "unit_argument": unit_argument,
     "unit_assignment": unit_assignment,
     "unit_executable": unit_executable,
     "unit_line": unit_line,
     "yaml": yaml_value,
+    "yaml_block": yaml_block,
     "compose": compose_value,
 }
 """What templates may use; a template that needs none of them places numbers or checked names."""

@@ -33,8 +33,9 @@ def routing_table(
     *,
     parts: Mapping[str, EnginePart],
     generation: int,
+    listen_port: int | None = None,
 ) -> Outcome[RoutingTable]:
-    """The table of one service. host_of: where a replica answers HTTP; parts: first part by replica address."""
+    """The table of one service. host_of: where a replica answers HTTP. parts: first part by replica address."""
     try:
         table = RoutingTable(
             service=service.name,
@@ -51,7 +52,7 @@ def routing_table(
             lease_s=float(service.connector.lease_s) if service.connector else 30.0,
             proxies=len(service.proxy.instances),
             timeouts=_timeouts(service),
-            listen=Listen(port=service.proxy.port, admin_port=service.proxy.admin_port),
+            listen=Listen(port=listen_port or service.proxy.port, admin_port=service.proxy.admin_port),
             api_key=_api_key(service),
             classes={name: ClassEntry(priority=p) for name, p in sorted(service.priorities.items())},
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from disaggc.diagnostics.model import Diagnostic, Outcome, error, has_errors, warning
 from disaggc.emit import free_text
 from disaggc.emit.artifacts import Artifact, ArtifactSet
-from disaggc.emit.engine_part import EnginePart, engine_parts
+from disaggc.emit.engine_part import EnginePart, engine_parts, reaches_out
 from disaggc.emit.meant import ReadBackError, expect
 from disaggc.emit.names import engine_unit
 from disaggc.emit.pack import TargetPack
@@ -21,7 +21,6 @@ from disaggc.emit.systemd.view import (
     Host,
     ProxyUnit,
     engine_view,
-    fetches_weights,
     peer_addresses,
     proxy_unit_of,
     proxy_view,
@@ -121,7 +120,7 @@ def _open_engines(plan: DeploymentPlan) -> Iterator[Diagnostic]:
         )
     told: set[str] = set()
     for part in engine_parts(plan):
-        if fetches_weights(part) and part.service.name not in told:
+        if reaches_out(part) and part.service.name not in told:
             told.add(part.service.name)
             yield warning(
                 "DGC605",

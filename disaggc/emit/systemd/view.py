@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from disaggc.emit.engine_part import EnginePart, host_text, linked_on_node, uses_rdma
+from disaggc.emit.engine_part import EnginePart, host_text, linked_on_node, reaches_out, uses_rdma
 from disaggc.emit.names import engine_unit, proxy_unit
 from disaggc.ir.plan import DeploymentPlan, FromSecret, ProxyInstance, ServicePlan
 
@@ -124,7 +124,7 @@ def engine_view(
         cache=cache_directory(part),
         shm_bytes=pool.shm_bytes if private_shm else None,
         devices=(*_DEVICES[pool.vendor], *(_RDMA_DEVICES if rdma else ())),
-        peers=() if fetches_weights(part) else peer_addresses(plan),
+        peers=() if reaches_out(part) else peer_addresses(plan),
         protect_home=_protect_home((command, part.service.model.path)),
     )  # fmt: skip
 
@@ -186,14 +186,6 @@ def _ready(part: EnginePart, host: Host) -> tuple[str, ...]:
     shown = f"[{address}]" if ":" in address else address
     url = f"http://{shown}:{part.replica.ports.http}/health"
     return (host.check_script(), "ready", url, str(part.pool.timings.startup_s))
-
-
-def fetches_weights(part: EnginePart) -> bool:
-    """Whether the engine must reach beyond the cluster to get its weights."""
-    if part.service.model.path.startswith("/"):
-        return False
-    offline = {"HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"}
-    return not any(v.name in offline and getattr(v.value, "value", "") == "1" for v in part.replica.env)
 
 
 def peer_addresses(plan: DeploymentPlan) -> tuple[str, ...]:
