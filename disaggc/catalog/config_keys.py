@@ -50,6 +50,8 @@ class Keys:
         if found is None:
             return default
         name, value = found
+        if isinstance(value, list) and value and all(item == value[0] for item in value):
+            value = value[0]  # one entry for each layer, all alike
         if isinstance(value, float) and math.isfinite(value) and value == int(value):
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int):

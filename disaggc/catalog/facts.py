@@ -14,8 +14,8 @@ Precision = Literal["fp32", "bf16", "fp8", "fp4", "int8"]
 class AcceleratorFacts:
     """One accelerator as the engine sees it (a GPU, or one GCD where a package shows two).
 
-    memory_bytes: physical memory. memory_bandwidth: bytes/s. peak_flops: dense FLOP/s by precision (absent = unsupported).
-    link_domain: accelerators that one fast link domain joins (NVLink, xGMI; 1 = none). link_bytes_per_s: per
+    memory_bytes: memory as the driver reports it. memory_bandwidth: bytes/s. peak_flops: dense FLOP/s by precision
+    (absent = unsupported). link_domain: accelerators that one fast link domain joins (NVLink, xGMI; 1 = none). link_bytes_per_s: per
     accelerator, one direction. efficiency ranges are stated shares of peak for roofline priors.
     """
 
@@ -66,13 +66,17 @@ class LayerKind(StrEnum):
     FULL = "full"
     SLIDING = "sliding"
     LINEAR = "linear"
+    """Recurrent: a fixed state for each sequence, nothing for each token."""
+    NONE = "none"
+    """No cache of its own: a layer without attention, or one that reads another layer's cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightGroup:
     """Parameters that share a precision and a way of being sharded.
 
-    name: attention, attention_replicated, routed_experts, shared_experts, mlp, embedding, head, router, norm, indexer...
+    name: attention, attention_kv, attention_replicated, recurrent, routed_experts, shared_experts, mlp, embedding, head,
+    router, norm, indexer.
     parameters: count in the whole model. bytes_per_parameter: with quantisation scales.
     sharding: tp (divided by TP), kv (divided by min(TP, kv_heads)), experts (divided by DP x TP), replicated.
     active: parameters that one token uses.
@@ -123,6 +127,12 @@ class ModelFacts:
     state_bytes_per_sequence: int
     mtp_layers: int
     multimodal: bool
+    kv_cache_dtype: str = "auto"
+    """What `--kv-cache-dtype auto` becomes: fp8 where the checkpoint declares an fp8 cache."""
+    tower_parameters: int = 0
+    """Vision and audio encoders beside the decoder, estimated from their configs; not in `weights`."""
+    kv_heads_sliding: int = 0
+    """Key-value heads of sliding-window layers where they differ; 0 = as `kv_heads`."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -137,8 +147,13 @@ class ModelFacts:
 
     @property
     def weight_bytes(self) -> float:
-        """Bytes of all weights on disk and in memory, unsharded."""
-        return sum(group.parameters * group.bytes_per_parameter for group in self.weights)
+        """Bytes of all weights in memory, unsharded: the decoder as quantised, encoders at two bytes a parameter."""
+        return sum(group.parameters * group.bytes_per_parameter for group in self.weights) + 2.0 * self.tower_parameters
+
+    @property
+    def kv_bytes_per_token(self) -> float:
+        """Bytes of K and V one token adds in the whole model at the model's own 16-bit dtype, every layer counted."""
+        return 2.0 * (self.kv_elements_per_token_full + self.kv_elements_per_token_sliding)
 
     @property
     def is_moe(self) -> bool:

@@ -71,6 +71,9 @@ FAMILIES: dict[str, Family] = {
     "gpt2": replace(_CLASSIC, tied=True, learned_positions=True),
     "gpt_bigcode": replace(_CLASSIC, tied=True, learned_positions=True),
     "opt": replace(_CLASSIC, tied=True, learned_positions=True),
+    "gpt_neo": Family(gated=False, out_bias=False, mlp_bias=True, norm_bias=True, tied=True, learned_positions=True),
+    "xglm": replace(_CLASSIC, tied=True),
+    "jais2": _CLASSIC,
     "bloom": replace(_CLASSIC, tied=True),
     "gpt_neox": _CLASSIC,
     "gptj": Family(gated=False, mlp_bias=True, norms=1, norm_bias=True),
@@ -89,7 +92,7 @@ FAMILIES: dict[str, Family] = {
     "olmo3": Family(qk_norm="all"),
     "olmoe": Family(qk_norm="all"),
     "cohere": _COHERE,
-    "cohere2": _COHERE,
+    "cohere2": replace(_COHERE, default_period=4),
     "command-r": _COHERE,
     "glm": Family(qkv_bias=True),
     "glm4": Family(qkv_bias=True, norms=4),
@@ -117,6 +120,33 @@ FAMILIES: dict[str, Family] = {
     "bailing_moe_v2": _QUERY_NORM,
     "granite": _PLAIN,
     "granitemoe": _PLAIN,
+    "granitemoehybrid": _PLAIN,
+    "granitemoeshared": _PLAIN,
+    "afmoe": Family(norms=4, qk_norm="head", query_gate=True, default_period=4),
+    "laguna": _QUERY_NORM,
+    "minicpm3": _TIED,
+    "nanochat": Family(gated=False, norms=0),
+    "vaultgemma": _TIED,
+    "cohere2_moe": replace(_COHERE, default_period=4),
+    "gemma3n_text": replace(_GEMMA, qk_norm="head", default_period=5),
+    "bamba": _PLAIN,
+    "deepseek": _PLAIN,
+    "deepseek_v2": _PLAIN,
+    "deepseek_v3": _PLAIN,
+    "deepseek_v32": _PLAIN,
+    "falcon_h1": _PLAIN,
+    "glm4_moe_lite": _PLAIN,
+    "glm_moe_dsa": _PLAIN,
+    "internlm2": _PLAIN,
+    "jamba": _PLAIN,
+    "kimi_k2": _PLAIN,
+    "kimi_k25": _PLAIN,
+    "kimi_linear": _PLAIN,
+    "llama4_text": _PLAIN,
+    "mimo_v2_flash": _PLAIN,
+    "minimax": _PLAIN,
+    "baichuan": _PLAIN,
+    "helium": _PLAIN,
 }
 
 ENCODERS = frozenset({
@@ -127,6 +157,11 @@ ENCODERS = frozenset({
     "xlm-roberta",
 })  # fmt: skip
 """Architectures that keep no decoder KV of their own, or only beside an encoder: KV cannot be handed over."""
+
+UNSIZED = frozenset({
+    "deepseek_v4", "jetmoe", "longcat_flash", "recurrent_gemma", "rwkv", "rwkv6", "rwkv7", "xlstm", "zamba", "zamba2",
+})  # fmt: skip
+"""Architectures whose layers or caches follow rules of their own that no key states."""
 
 
 def family_of(model_type: str) -> Family:
