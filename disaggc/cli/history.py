@@ -13,12 +13,29 @@ if TYPE_CHECKING:
     from disaggc.ir.plan import DeploymentPlan
 
 FOLDER = ".disaggc"
+LOCK = "disaggc.lock"
 SCHEMA = "disaggc.last-build/v1"
 
 
 def record_path(spec: Path, target: str) -> Path:
     """Where the last build of a spec for a target is recorded; overlays belong to the first file."""
     return spec.parent / FOLDER / f"{spec.stem}.{target}.json"
+
+
+def lock_path(spec: Path) -> Path:
+    """disaggc.lock beside the first file of a spec."""
+    return spec.parent / LOCK
+
+
+def write_lock(spec: Path, text: str | None) -> str | None:
+    """Write the lock where it changed; why not, where it cannot be written."""
+    path = lock_path(spec)
+    try:
+        if text is not None and (not path.exists() or path.read_text(encoding="utf-8") != text):
+            write_atomically(path, text)
+    except (OSError, UnicodeDecodeError) as problem:
+        return f"`{path}`: {problem.strerror if isinstance(problem, OSError) else 'is not text'}"
+    return None
 
 
 def last_build(spec: Path, target: str) -> Baseline | None:

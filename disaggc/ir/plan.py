@@ -19,7 +19,8 @@ Because = tuple[str, ...]
 class Element(BaseModel):
     """A part of the plan: frozen, no unknown keys."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    # Built on first use: a command that needs one shape must not pay for the whole plan.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Role(StrEnum):
@@ -101,7 +102,7 @@ class Argument(Element):
 
 
 class Shape(Element):
-    """How one engine is spread: tp x pp x dp accelerators; ep is the expert-parallel degree (1 = experts not placed whole)."""
+    """How one engine is spread: tp x pp x dp accelerators; ep = expert-parallel degree (1: experts not placed whole)."""
 
     tp: int = 1
     """Tensor-parallel degree."""

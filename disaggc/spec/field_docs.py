@@ -11,10 +11,10 @@ import sys
 from functools import cache
 from itertools import pairwise
 
-from disaggc.spec.names import Part
+from pydantic import BaseModel
 
 
-def field_docs(model: type[Part]) -> dict[str, str]:
+def field_docs(model: type[BaseModel]) -> dict[str, str]:
     """Field name -> what its docstring says."""
     return _module_docs(model.__module__).get(model.__name__, {})
 
