@@ -170,9 +170,9 @@ class StepTimes:
         if work.ranks > 1:
             self._expert_read *= values.imbalance
             self._expert_flop *= values.imbalance
-        self._read = max(
-            work.context_bytes / context, work.context_flops / (work.attention_peak * values.attention_eff)
-        )
+        # a latent cache is read once for all heads: with few ranks its decode kernels are bound by matrix products
+        flops = work.attention_peak * values.compute_eff
+        self._read = max(work.context_bytes / context, work.context_flops / flops)
         self._window = work.sliding_bytes / context
         self._state = work.state_bytes / context
         self._square = work.square_flops / (work.attention_peak * values.attention_eff)

@@ -59,7 +59,7 @@ class Fit:
     kv_bytes_per_token: on one accelerator at this traffic's lengths (a sliding window or recurrent state makes it
     depend on them). kv_tokens_low/high, sequences, leased tokens and max_num_seqs are per engine. leased_tokens: KV
     waiting to be fetched in the steady state; lease_tail_tokens: the same when decode fetches nothing for a lease.
-    capture_size: largest batch captured as a graph.
+    capture_size: largest batch captured as a graph. certain: a sequence of max_model_len fits at the cautious end too.
     """
 
     total_bytes: float
@@ -78,6 +78,7 @@ class Fit:
     block_size: int
     capture_size: int
     ranks: int
+    certain: bool
 
     @property
     def replica_kv_tokens_low(self) -> int:
@@ -134,7 +135,7 @@ def fit(
         )
     length = _typical_length(demand.classes, role)
     per_token = bytes_per_sequence(service, shape, length) / length
-    tokens_low = max(int((left - high) / per_token), service.max_model_len)
+    tokens_low = int(max(0.0, left - high) / per_token)
     leased, tail = _leased(demand, shape.dp) if role is Role.PREFILL else (0.0, 0.0)
     sequences = _sequences(demand.classes, role, tokens_low - min(leased, tokens_low / 2))
     seqs = min(wanted, sequences)
@@ -153,8 +154,10 @@ def fit(
         max_num_batched_tokens=max(batched, seqs),
         max_num_seqs=seqs,
         block_size=block_size(service, group, role),
-        capture_size=_capture_size(service, seqs, accelerator.architecture),
+        capture_size=_number(settings, "max-cudagraph-capture-size")
+        or _capture_size(service, seqs, accelerator.architecture),
         ranks=shape.dp,
+        certain=longest <= left - high,
     )
 
 
@@ -271,7 +274,8 @@ def _sequences(classes: tuple[ClassLoad, ...], role: Role, tokens: float) -> int
 
 def _leased(demand: MemoryDemand, ranks: int) -> tuple[float, float]:
     """(steady, bad times) tokens of finished prompts that one engine keeps for decode to fetch."""
-    length = sum(c.isl.mean for c in demand.classes) / len(demand.classes)
+    asked = [c.rate if c.rate is not None else (c.concurrency or 1) / c.osl.mean for c in demand.classes]
+    length = sum(x * c.isl.mean for x, c in zip(asked, demand.classes, strict=True)) / sum(asked)
     rate = demand.rate / ranks * length
     return rate * demand.handoff_s, rate * demand.lease_s
 
@@ -280,4 +284,6 @@ def _capture_size(service: ResolvedService, seqs: int, architecture: str) -> int
     """`--max-cudagraph-capture-size`: twice the sequences times their tokens, at most 512 (1024 on Blackwell)."""
     speculative = service.given.speculative
     tokens = 1 + (speculative.tokens if speculative else 0)
-    return min(seqs * tokens * 2, 1024 if architecture.startswith("blackwell") else 512)
+    largest = min(seqs * tokens * 2, 1024 if architecture.startswith("blackwell") else 512)
+    step = 16 if largest >= 256 else 8  # the engine's own grid of captured sizes
+    return largest // step * step if largest >= 8 else largest

@@ -27,7 +27,9 @@ from disaggc.units import Price
 CATALOG: Catalog = load_catalog()
 _ENGINE = {"vllm": "0.33.0", "command": "/opt/vllm/bin/vllm"}
 _ANY = RoleChoices(None, None, None, None, (), None)
-_SNAPSHOT = EngineSnapshot((0, 33, 0), exact=True, flags={}, env_names=frozenset(), connectors={}, source="test")
+_SNAPSHOT = EngineSnapshot(
+    (0, 33, 0), exact=True, flags={}, env_names=frozenset(), connectors={}, source="test"
+)
 
 
 def exact(tokens: float) -> Lengths:

@@ -46,9 +46,9 @@ def test_percentiles_of_mm1_are_exact():
     mean = queueing.wait_mean(service, 1, rho, variability=1.0)
     for percentile in (50, 90, 99):
         exact = service / (1 - rho) * math.log(rho / (1 - percentile / 100))
-        assert queueing.wait_percentile(
-            mean, queueing.wait_probability(1, rho), percentile
-        ) == pytest.approx(exact)
+        assert queueing.wait_percentile(mean, queueing.wait_probability(1, rho), percentile) == pytest.approx(
+            exact
+        )
 
 
 def test_the_median_of_a_light_queue_is_no_wait():
@@ -57,9 +57,7 @@ def test_the_median_of_a_light_queue_is_no_wait():
     assert queueing.wait_percentile(mean, queueing.wait_probability(1, 0.3), 99) > 0
 
 
-@given(
-    st.floats(0.001, 100), st.integers(1, 500), st.floats(0, 0.99), st.floats(0, 0.99), st.floats(0, 100)
-)
+@given(st.floats(0.001, 100), st.integers(1, 500), st.floats(0, 0.99), st.floats(0, 0.99), st.floats(0, 100))
 def test_more_load_never_waits_less(service, servers, first, second, variability):
     low, high = sorted((first, second))
     assert queueing.wait_mean(service, servers, low, variability=variability) <= queueing.wait_mean(
