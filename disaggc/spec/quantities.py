@@ -53,13 +53,14 @@ def _schema(description: str, pattern: str, examples: list[str], *, number: bool
     return WithJsonSchema({**one, "description": description, "examples": examples})
 
 
-_N = r"^[0-9][0-9_]*(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*"
+_N = r"^\s*\+?[0-9][0-9_]*(\.[0-9]+)?([eE][+-]?[0-9]+)?\s*"
+"""A number as every quantity begins."""
 
 Size = Annotated[
     float,
     _reader(units.parse_bytes, None, "192GiB"),
     Field(gt=0),
-    _schema("A size in bytes with its unit.", _N + r"([kKMGTP]i?)?B$", ["192GiB", "80GB"]),
+    _schema("A size in bytes with its unit.", _N + r"([kKMGTP]i?)?B\s*$", ["192GiB", "80GB"]),
 ]
 Speed = Annotated[
     float,
@@ -67,7 +68,7 @@ Speed = Annotated[
     Field(gt=0),
     _schema(
         "A speed: `Gbit` counts bits, `GB/s` bytes.",
-        _N + r"(([kMGTP])?bit(/s)?|([kKMGTP]i?)?B/s)$",
+        _N + r"(([kKMGTP]i?)?bit(/s)?|([kKMGTP]i?)?B/s)\s*$",
         ["200Gbit", "25GB/s"],
     ),
 ]
@@ -76,7 +77,9 @@ Duration = Annotated[
     _reader(units.parse_duration, None, "10s"),
     Field(ge=0),
     _schema(
-        "A time with its unit.", r"^([0-9][0-9_.]*\s*(us|ms|s|sec|m|min|h|d)\s*)+$", ["200ms", "10s", "20min"]
+        "A time with its unit.",
+        r"^\s*\+?([0-9][0-9_.]*([eE][+-]?[0-9]+)?\s*(us|ms|sec|s|min|m|h|d)\s*)+$",
+        ["200ms", "10s", "20min"],
     ),
 ]
 DurationOrAuto = Annotated[
@@ -87,23 +90,23 @@ Flops = Annotated[
     float,
     _reader(units.parse_flops, None, "989TFLOPS"),
     Field(gt=0),
-    _schema("Dense compute rate.", _N + r"[kMGTP]?(FLOPS|FLOP/s|OPS)$", ["989TFLOPS"]),
+    _schema("Dense compute rate.", _N + r"[kKMGTP]?(FLOPS|FLOP/s|OPS)\s*$", ["989TFLOPS"]),
 ]
 Rate = Annotated[
     float,
     _reader(units.parse_rate, None, "2/s"),
     Field(gt=0),
-    _schema("Requests per time.", _N + r"((req|requests)?\s*/(s|sec|m|min|h|d)|rps)$", ["2/s", "120/min"]),
+    _schema("Requests per time.", _N + r"((req|requests)?\s*/(s|sec|m|min|h|d)|rps)\s*$", ["2/s", "120/min"]),
 ]
 Share = Annotated[
     float,
     _reader(units.parse_share, lambda number: units.parse_share(f"{number!r}"), "30%"),
     Field(ge=0, le=1),
-    _schema("A share, as `30%` or 0..1.", _N + r"%?$", ["30%"], number=True),
+    _schema("A share, as `30%` or 0..1.", _N + r"%?\s*$", ["30%"], number=True),
 ]
 Money = Annotated[
     units.Price,
     _reader(units.parse_price, None, "24 USD/h"),
     PlainSerializer(lambda price: f"{price.per_hour!r} {price.currency}/h", return_type=str),
-    _schema("Money per hour.", _N + r"[A-Z]{3}\s*/\s*(h|d|month)$", ["24 USD/h"]),
+    _schema("Money per hour.", _N + r"[A-Z]{3}\s*/\s*(h|d|month)\s*$", ["24 USD/h"]),
 ]
