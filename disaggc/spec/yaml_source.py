@@ -19,14 +19,12 @@ from disaggc.spec.lines import Lines
 from disaggc.spec.scalars import Ambiguous, read_plain
 from disaggc.spec.tree import Entry, Key, MappingNode, Node, ScalarNode, SequenceNode
 from disaggc.spec.wording import clip
+from disaggc.spec.yaml_budget import Budget, StopReadingError
 from disaggc.spec.yaml_errors import control_character, syntax_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DEPTH_LIMIT = 64
-VALUE_LIMIT = 100_000
-"""Most values of one file after aliases are expanded."""
 _TEXT_TAGS = ("!", "tag:yaml.org,2002:str")
 _PLAIN_TAGS = (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
@@ -38,14 +36,6 @@ class Parsed:
     root: Node
     lines: Lines
     scalars: tuple[tuple[int, int], ...]
-
-
-class _StopError(Exception):
-    """Parsing cannot go on; carries the finding. Never leaves this module."""
-
-    def __init__(self, finding: Diagnostic) -> None:
-        super().__init__(finding.message)
-        self.finding = finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +54,7 @@ def parse(text: str, file: str) -> Outcome[Parsed]:
     builder = _Builder(lines)
     try:
         root = builder.document()
-    except _StopError as stop:
+    except StopReadingError as stop:
         return Outcome(None, (*builder.findings, stop.finding))
     except YAMLError as problem:
         marked = problem if isinstance(problem, MarkedYAMLError) else MarkedYAMLError(problem=str(problem))
@@ -82,55 +72,41 @@ class _Builder:
         parser = CParser(lines.text)
         self._next: Callable[[], Any] = parser.get_event
         self._anchors: dict[str, _Anchored | None] = {}
-        self._values = 0
-        self._deepest = 0
+        self._budget = Budget()
 
     def document(self) -> Node:
         """The one document of the text."""
         self._next()
         first = self._next()
         if isinstance(first, ev.StreamEndEvent):
-            raise _StopError(finding("DGC105", "the file is empty", self.lines.span(0, 0)))
+            raise StopReadingError(finding("DGC105", "the file is empty", self.lines.span(0, 0)))
         root = self._node(self._next(), 0)
         self._next()
         after = self._next()
         if not isinstance(after, ev.StreamEndEvent):
             message = "a second document begins here, one file holds one document"
             help_text = "remove the `---` line or put the second document into its own file"
-            raise _StopError(finding("DGC105", message, self._span(after), help=help_text))
+            raise StopReadingError(finding("DGC105", message, self._span(after), help=help_text))
         return root
 
     def _span(self, event: Any) -> SourceSpan:
         return self.lines.span(event.start_mark.index, event.end_mark.index)
 
-    def _count(self, values: int, event: ev.Event) -> None:
-        self._values += values
-        if self._values > VALUE_LIMIT:
-            message = f"the document expands to more than {VALUE_LIMIT:,} values"
-            raise _StopError(
-                finding("DGC105", message, self._span(event), help="write the values without nested aliases")
-            )
-
-    def _enter(self, depth: int, event: ev.Event) -> None:
-        self._deepest = max(self._deepest, depth)
-        if depth > DEPTH_LIMIT:
-            message = f"values are nested more than {DEPTH_LIMIT} deep"
-            raise _StopError(finding("DGC105", message, self._span(event)))
-
     def _node(self, event: ev.Event, depth: int) -> Node:
         if isinstance(event, ev.AliasEvent):
             return self._alias(event, depth)
-        self._count(1, event)
-        self._enter(depth, event)
+        self._budget.count(1, self._span(event))
+        self._budget.enter(depth, self._span(event))
         anchor = getattr(event, "anchor", None)
         if anchor is None:
             return self._fresh(event, depth)
         self._anchors[anchor] = None
-        before, deepest = self._values, self._deepest
-        self._deepest = depth
+        budget = self._budget
+        before, deepest = budget.values, budget.deepest
+        budget.deepest = depth
         node = self._fresh(event, depth)
-        self._anchors[anchor] = _Anchored(node, self._values - before + 1, self._deepest - depth)
-        self._deepest = max(deepest, self._deepest)
+        self._anchors[anchor] = _Anchored(node, budget.values - before + 1, budget.deepest - depth)
+        budget.deepest = max(deepest, budget.deepest)
         return node
 
     def _fresh(self, event: ev.Event, depth: int) -> Node:
@@ -149,9 +125,9 @@ class _Builder:
             message = (
                 f"alias `*{name}` contains itself" if inside else f"alias `*{name}` has no anchor before it"
             )
-            raise _StopError(finding("DGC105" if inside else "DGC102", message, self._span(event)))
-        self._count(anchored.values, event)
-        self._enter(depth + anchored.height, event)
+            raise StopReadingError(finding("DGC105" if inside else "DGC102", message, self._span(event)))
+        self._budget.count(anchored.values, self._span(event))
+        self._budget.enter(depth + anchored.height, self._span(event))
         return anchored.node
 
     def _refuse_tag(self, event: ev.Event) -> None:
