@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from disaggc.catalog.facts import Attention, LayerKind, ModelFacts, WeightGroup
+from disaggc.catalog.sizing import kv_bytes_per_rank, kv_bytes_per_token
 from disaggc.ir.plan import Shape
 from disaggc.perf.constants import Constants, Values
 from disaggc.perf.estimate import Estimate, Term
@@ -62,10 +63,11 @@ def work_of(service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> Wo
     """Adds up a model under a shape on one node group's accelerators."""
     model, accelerator = service.model, group.accelerator
     tp, ranks = shape.tp, shape.dp
-    dense = [g for g in model.weights if g.sharding != "experts" and g.name != "embedding"]
+    tied = all(g.name != "head" for g in model.weights)
+    dense = [g for g in model.weights if g.sharding != "experts" and (tied or g.name != "embedding")]
     experts = [g for g in model.weights if g.sharding == "experts"]
     full, sliding = _layer_counts(model)
-    kv_share = kv_share_per_rank(model, tp)
+    full_share, sliding_share = kv_shares(model, Shape(tp=tp, dp=shape.dp, ep=shape.ep))
     spread = tp * ranks
     all2alls = 2 * len(model.layers) if model.is_moe and ranks > 1 else 0
     reduces = _ALL_REDUCES_PER_LAYER * len(model.layers) if tp > 1 else 0
@@ -78,10 +80,10 @@ def work_of(service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> Wo
         dense_bytes=sum(_on_one_rank(g, model, tp) * g.bytes_per_parameter for g in dense),
         expert_bytes=sum(g.parameters * g.bytes_per_parameter for g in experts) / spread,
         expert_share=model.experts_per_token / model.experts if model.experts else 0.0,
-        dense_flops=2 * sum(g.active * _on_one_rank(g, model, tp) / max(g.parameters, 1) for g in dense),
+        dense_flops=2 * sum(_on_one_rank(g, model, tp) for g in dense),
         expert_flops=2 * sum(g.active for g in experts) / tp,
-        context_bytes=service.kv_bytes_per_token_full * kv_share,
-        sliding_bytes=service.kv_bytes_per_token_sliding * kv_share,
+        context_bytes=service.kv_bytes_per_token_full * full_share,
+        sliding_bytes=service.kv_bytes_per_token_sliding * sliding_share,
         sliding_window=model.sliding_window,
         state_bytes=2 * model.state_bytes_per_sequence / tp,
         context_flops=_context_flops(model, full) / tp,
@@ -100,11 +102,11 @@ def work_of(service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> Wo
     )
 
 
-def kv_share_per_rank(model: ModelFacts, tp: int) -> float:
-    """Share of a token's KV that one accelerator of a tensor-parallel group keeps; MLA and few KV heads replicate."""
-    if model.attention is Attention.MLA:
-        return 1.0
-    return max(1.0, model.kv_heads / tp) / model.kv_heads
+def kv_shares(model: ModelFacts, shape: Shape) -> tuple[float, float]:
+    """(full, sliding) share of a token's KV that one accelerator keeps; MLA and few KV heads replicate."""
+    whole, here = kv_bytes_per_token(model, "auto"), kv_bytes_per_rank(model, shape, "auto")
+    full, sliding = (part / all_ if all_ else 1.0 for part, all_ in zip(here, whole, strict=True))
+    return full, sliding
 
 
 def _layer_counts(model: ModelFacts) -> tuple[int, int]:

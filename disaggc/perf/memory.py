@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from disaggc import units
 from disaggc.catalog.facts import Attention, ModelFacts
-from disaggc.catalog.sizing import weight_bytes_per_rank
+from disaggc.catalog.sizing import absorbed_bytes_per_rank, state_bytes_per_rank, weight_bytes_per_rank
 from disaggc.ir.plan import Role, Shape
-from disaggc.perf.engine_model import kv_share_per_rank
+from disaggc.perf.engine_model import kv_shares
 from disaggc.resolve.model import ClassLoad, NodeGroupFacts, ResolvedService
 from disaggc.spec.model import SettingValue
 
@@ -114,7 +114,7 @@ def fit(
     settings = _settings(service, role)
     usable = accelerator.memory_bytes * service.utilisation
     at = f"usable on {accelerator.id} at {shape}"
-    weights = weight_bytes_per_rank(model, shape)
+    weights = weight_bytes_per_rank(model, shape) + absorbed_bytes_per_rank(model, shape)
     if weights > usable:
         return NoFit("weights", weights, usable, at)
     wanted = _wanted_sequences(settings, accelerator.memory_bytes, role)
@@ -164,10 +164,13 @@ def fit(
 def bytes_per_sequence(service: ResolvedService, shape: Shape, tokens: float) -> float:
     """KV and recurrent state of one sequence on one accelerator; sliding layers stop growing at their window."""
     model = service.model
-    share = kv_share_per_rank(model, shape.tp) / shape.pp
+    full, sliding = kv_shares(model, shape)
     window = min(tokens, model.sliding_window) if model.sliding_window else tokens
-    kv = service.kv_bytes_per_token_full * tokens + service.kv_bytes_per_token_sliding * window
-    return kv * share + model.state_bytes_per_sequence / (shape.tp * shape.pp)
+    kv = (
+        service.kv_bytes_per_token_full * full * tokens
+        + service.kv_bytes_per_token_sliding * sliding * window
+    )
+    return kv + state_bytes_per_rank(model, shape)
 
 
 def batched_tokens(service: ResolvedService, group: NodeGroupFacts, role: Role) -> int:

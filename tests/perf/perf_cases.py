@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from disaggc.catalog.engines import EngineSnapshot
-from disaggc.catalog.facts import Attention, ModelFacts
+from disaggc.catalog.facts import ModelFacts
 from disaggc.catalog.load import Catalog, load_catalog
 from disaggc.ir.plan import Role, Shape
 from disaggc.perf.layout import Layout, PoolLayout
@@ -207,6 +207,3 @@ def moreh(isl: float, osl: float, con: int, rate: float | None, *, shape: Shape 
     return bench(
         "deepseek-ai/DeepSeek-R1", nodes("mi300x"), used, load(isl=isl, osl=osl, rate=rate, concurrency=con)
     )
-
-
-MLA = Attention.MLA

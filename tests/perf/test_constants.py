@@ -5,13 +5,13 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from perf_cases import CATALOG, bench, load, nodes, resolved, service
 
 from disaggc.ir.plan import Shape
 from disaggc.perf.constants import HIGHER_IS_BETTER, NAMES, Range, latin_draws
 from disaggc.perf.estimate import Basis
 from disaggc.perf.models import Models, constants_for
 from disaggc.perf.priors import prior_constants
+from tests.perf.perf_cases import CATALOG, bench, load, nodes, resolved, service
 
 R1 = "deepseek-ai/DeepSeek-R1"
 

@@ -8,22 +8,21 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from perf_cases import bench, load, nodes, resolved, service
 
-from disaggc.catalog.model_config import read_model_config
 from disaggc.ir.plan import Role, Shape
-from disaggc.perf.engine_model import kv_share_per_rank
+from disaggc.perf.engine_model import kv_shares
 from disaggc.perf.layout import Layout, PoolLayout
 from disaggc.perf.models import Models
 from disaggc.perf.predict import predict
+from tests.perf.perf_cases import bench, load, model, nodes, resolved, service
 
 R1 = "deepseek-ai/DeepSeek-R1"
 ONE = load(concurrency=8)
 
 
-def engine(shape, accelerator="h200", model=R1):
+def engine(shape, accelerator="h200"):
     group = nodes(accelerator)
-    one = bench(model, group, shape, ONE)
+    one = bench(R1, group, shape, ONE)
     return one.models.engine(one.service, group, shape)
 
 
@@ -64,17 +63,17 @@ def test_experts_are_read_as_often_as_someone_chooses_them():
     assert TP8.likely.coverage(10_000) == pytest.approx(1)
 
 
-def test_a_tensor_group_keeps_a_whole_copy_of_a_latent_cache_on_each_rank(shared_data):
-    assert kv_share_per_rank(service(R1).model, 8) == 1
-    grouped = _config(shared_data, "meta-llama--Meta-Llama-3.1-70B")
-    assert kv_share_per_rank(grouped, 4) == pytest.approx(1 / 4)
-    assert kv_share_per_rank(grouped, 16) == pytest.approx(1 / 8)
+def test_a_tensor_group_keeps_a_whole_copy_of_a_latent_cache_on_each_rank():
+    assert kv_shares(service(R1).model, Shape(tp=8))[0] == 1
+    grouped = model("meta-llama/Llama-3.1-70B")
+    assert kv_shares(grouped, Shape(tp=4))[0] == pytest.approx(1 / 4)
+    assert kv_shares(grouped, Shape(tp=16))[0] == pytest.approx(1 / 8)
 
 
 def test_data_parallel_attention_reads_a_latent_cache_fewer_times():
     def slope(shape):
-        model = engine(shape).likely
-        return (model.decode(64, 8192) - model.decode(64, 4096)) / (64 * 4096)
+        step = engine(shape).likely.decode
+        return (step(64, 8192) - step(64, 4096)) / (64 * 4096)
 
     gain = slope(Shape(tp=8)) / slope(Shape(tp=1, dp=8, ep=8))
     assert 3 < gain <= 8  # eight times fewer bytes, until the heads' matrix products bind
@@ -95,22 +94,15 @@ def test_a_mixed_step_costs_a_decode_step_and_its_chunk():
     )
 
 
-def _config(shared_data, name):
-    text = shared_data(f"data/models/{name}.config.json").read_text()
-    found = read_model_config(text, name)
-    assert found.value is not None, found.diagnostics
-    return found.value
-
-
-def _at_fp8(model):
+def _at_fp8(facts):
     plain = {"embedding", "head", "router", "norm"}
-    groups = tuple(g if g.name in plain else replace(g, bytes_per_parameter=1.0) for g in model.weights)
-    return replace(model, weights=groups, compute_precision="fp8")
+    groups = tuple(g if g.name in plain else replace(g, bytes_per_parameter=1.0) for g in facts.weights)
+    return replace(facts, weights=groups, compute_precision="fp8")
 
 
 MEASURED = {
-    "meta-llama/Llama-3.1-70B": ("meta-llama--Meta-Llama-3.1-70B", "fp8", _at_fp8),
-    "openai/gpt-oss-120b": ("openai--gpt-oss-120b", "fp4", lambda model: model),
+    "meta-llama/Llama-3.1-70B": ("fp8", _at_fp8),
+    "openai/gpt-oss-120b": ("fp4", lambda facts: facts),
 }
 
 
@@ -118,8 +110,8 @@ MEASURED = {
 @pytest.mark.parametrize("gpu", ["H200"])
 def test_the_roofline_lies_where_published_token_times_do(shared_data, name, gpu):
     """Priors know neither model nor case: within 30 % on average, 80 % of the figures inside the range."""
-    config, precision, adapted = MEASURED[name]
-    facts = adapted(_config(shared_data, config))
+    precision, adapted = MEASURED[name]
+    facts = adapted(model(name))
     group = nodes("h200")
     errors, inside = [], []
     with shared_data("data/measured/measured_dev.csv").open(newline="") as source:

@@ -5,12 +5,11 @@ import csv
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from perf_cases import CATALOG, nodes, service
 
-from disaggc.catalog.model_config import read_model_config
 from disaggc.ir.plan import Shape
 from disaggc.perf.priors import prior_constants
 from disaggc.perf.transfer import Endpoint, kv_path, transfer_time
+from tests.perf.perf_cases import CATALOG, nodes, service
 
 R1 = "deepseek-ai/DeepSeek-R1"
 GROUP = nodes("h200", gbit=200)
@@ -98,10 +97,8 @@ def test_tcp_between_gpus_holds_what_was_measured():
 
 def test_measured_transfers_lie_inside_the_range(shared_data):
     """KV of Qwen3-235B between two 8-GPU nodes with 4 x 400G each, by one transfer at a time."""
-    text = shared_data("data/models/Qwen--Qwen3-235B-A22B.config.json").read_text()
-    model = read_model_config(text, "Qwen/Qwen3-235B-A22B").value
     group = nodes("h200", nics=4, gbit=400)
-    there = path(Shape(tp=8), Shape(tp=8), fabric="roce", group=group, model=model)
+    there = path(Shape(tp=8), Shape(tp=8), fabric="roce", group=group, model="Qwen/Qwen3-235B-A22B")
     inside = []
     with shared_data("data/measured/measured_dev.csv").open(newline="") as source:
         for row in csv.DictReader(source):
