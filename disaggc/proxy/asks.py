@@ -1,0 +1,185 @@
+"""A generation request as the proxy understands it: lengths, whether it can have two legs, and the two bodies.
+
+The prompt is never decoded: members are found as byte ranges and copied. Pure: no sockets.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from disaggc.proxy.failures import RefusedError
+from disaggc.proxy.members import Member, NotAnObjectError, members, splice
+
+_IDENTITY = frozenset({"kv_transfer_params", "ec_transfer_params", "request_id"})
+"""What names blocks on an engine or pairs legs: only the proxy may say it."""
+_PREFILL_DROPS = _IDENTITY | {
+    "stream", "stream_options", "max_tokens", "max_completion_tokens", "max_output_tokens",
+    "min_tokens", "min_completion_tokens", "n", "best_of", "use_beam_search",
+    "logprobs", "top_logprobs", "prompt_logprobs", "echo", "return_token_ids", "vllm_xargs",
+}  # fmt: skip
+_STOPS = frozenset({"stop", "stop_token_ids", "ignore_eos", "stop_sequences"})
+_XARGS_OVERRIDES = re.compile(r"(kv|ec)_transfer_params|request_id|transfer_id|do_remote_\w+|remote_\w+")
+_TOKEN_IDS = re.compile(rb"\[\s*(?:\[\s*)?\d")
+_LIST_OF_LISTS = re.compile(rb"\[\s*\[")
+_SHORT = 512
+
+
+class Api(StrEnum):
+    """The generation calls; the value is the path."""
+
+    CHAT = "/v1/chat/completions"
+    COMPLETIONS = "/v1/completions"
+    RESPONSES = "/v1/responses"
+    MESSAGES = "/v1/messages"
+
+
+_PROMPT_KEYS = {
+    Api.CHAT: ("messages", "tools"),
+    Api.COMPLETIONS: ("prompt",),
+    Api.RESPONSES: ("input", "instructions", "tools"),
+    Api.MESSAGES: ("messages", "system", "tools"),
+}
+_LIMIT_KEYS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+_OPAQUE = (b'"image_url"', b'"input_audio"', b'"video_url"', b'"input_image"', b'"image"')
+
+
+@dataclass(slots=True)
+class Ask:
+    """One generation request."""
+
+    api: Api
+    body: bytes
+    found: list[Member]
+    stream: bool
+    model: str | None
+    prompt_bytes: int
+    prompt_tokens: int | None
+    """Exact when the prompt is token ids."""
+    countable: bool
+    """Whether bytes say anything about tokens (no images)."""
+    output_limit: int | None
+    single: bool
+    """One prompt, one answer, nothing that makes decode recompute the prompt."""
+    stateful: bool
+    """Needs state that one engine keeps between requests."""
+    hide_usage: bool
+    """The proxy asks for usage in the stream and takes it out again."""
+    stripped: bool
+    """The client had put in what only the proxy may say."""
+
+    def prompt_head(self, size: int) -> bytes:
+        """The first bytes of the prompt, for prefix affinity."""
+        for key in _PROMPT_KEYS[self.api]:
+            for member in self.found:
+                if member.key == key:
+                    return self.body[member.value : min(member.end, member.value + size)]
+        return b""
+
+    def prefill_body(self, params: bytes, *, keeps_only_capped: bool) -> bytes:
+        """Leg 1: the same prompt, one token, no stream; `params` is a JSON member."""
+        limit = b'"max_tokens":1'
+        if self.api is Api.RESPONSES:
+            limit = b'"max_output_tokens":1'
+        elif any(m.key == "max_completion_tokens" for m in self.found):
+            limit = b'"max_tokens":1,"max_completion_tokens":1'
+        drop, add = _PREFILL_DROPS, b'"stream":false,' + limit + b"," + params
+        if keeps_only_capped:
+            drop, add = drop | _STOPS, add + b',"ignore_eos":true'
+        return splice(self.body, self.found, drop=drop, add=add)
+
+    def decode_body(self, params: bytes) -> bytes:
+        """Leg 2, or the only one: the client's own body, with `params` (may be empty) in place of its own."""
+        add = [params] if params else []
+        drop = _IDENTITY
+        if self.hide_usage:
+            add.append(b'"stream_options":{"include_usage":true}')
+            drop = drop | {"stream_options"}
+        xargs = next((m for m in self.found if m.key == "vllm_xargs"), None)
+        if xargs is not None:
+            drop = drop | {"vllm_xargs"}
+            add.append(b'"vllm_xargs":' + _safe_xargs(self.body[xargs.value : xargs.end]))
+        if not add and not self.stripped:
+            return self.body
+        return splice(self.body, self.found, drop=drop, add=b",".join(add))
+
+
+def parse_ask(api: Api, body: bytes) -> Ask:
+    """The request in a body; RefusedError 400 when its top level is not a JSON object."""
+    try:
+        found = members(body)
+    except NotAnObjectError as exc:
+        raise RefusedError(400, f"the request body cannot be read: {exc}") from None
+    short = {m.key: _short(body, m) for m in found if m.end - m.value <= _SHORT}
+    prompts = [body[m.value : m.end] for m in found if m.key in _PROMPT_KEYS[api]]
+    model = short.get("model")
+    stream = short.get("stream") is True
+    tokens, one = _token_ids(prompts[0]) if api is Api.COMPLETIONS and prompts else (None, True)
+    limits = [
+        v for k in _LIMIT_KEYS if isinstance(v := short.get(k), int) and not isinstance(v, bool) and v >= 0
+    ]
+    options = {m.key for m in found}
+    return Ask(
+        api=api,
+        body=body,
+        found=found,
+        stream=stream,
+        model=model if isinstance(model, str) else None,
+        prompt_bytes=sum(map(len, prompts)),
+        prompt_tokens=tokens,
+        countable=not any(mark in prompt for prompt in prompts for mark in _OPAQUE)
+        if api is not Api.COMPLETIONS
+        else True,
+        output_limit=limits[0] if limits else None,
+        single=one and _is_single(short, options),
+        stateful=short.get("background") is True or short.get("previous_response_id") is not None,
+        hide_usage=stream
+        and api in (Api.CHAT, Api.COMPLETIONS)
+        and not short.get("stream_options", "stream_options" in options),
+        stripped=any(key in _IDENTITY for key in options),
+    )
+
+
+def _given(short: dict[str, object], keys: set[str], key: str) -> bool:
+    """Whether a member is there with a value that says something (not null, not empty)."""
+    return key in keys and bool(short.get(key, True))
+
+
+def _short(body: bytes, member: Member) -> object:
+    try:
+        return json.loads(body[member.value : member.end])
+    except ValueError:
+        return None
+
+
+def _token_ids(prompt: bytes) -> tuple[int | None, bool]:
+    """Exact tokens of a prompt of ids, and whether it is one prompt only."""
+    if not prompt.startswith(b"["):
+        return None, True
+    if not _TOKEN_IDS.match(prompt):
+        try:
+            return None, len(json.loads(prompt)) == 1
+        except ValueError:
+            raise RefusedError(400, "`prompt` is not JSON") from None
+    nested = _LIST_OF_LISTS.match(prompt) is not None
+    return prompt.count(b",") + 1, not nested or prompt.count(b"[") == 2
+
+
+def _is_single(short: dict[str, object], keys: set[str]) -> bool:
+    if any(short.get(key, 1 if key not in keys else 0) not in (1, None) for key in ("n", "best_of")):
+        return False
+    if "prompt_embeds" in keys or any(short.get(key) is True for key in ("use_beam_search", "echo")):
+        return False
+    return short.get("prompt_logprobs", None if "prompt_logprobs" not in keys else 1) is None
+
+
+def _safe_xargs(text: bytes) -> bytes:
+    try:
+        given = json.loads(text)
+    except ValueError:
+        raise RefusedError(400, "`vllm_xargs` is not JSON") from None
+    if not isinstance(given, dict):
+        return text
+    return json.dumps({k: v for k, v in given.items() if not _XARGS_OVERRIDES.fullmatch(k)}).encode()

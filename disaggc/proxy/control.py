@@ -1,0 +1,263 @@
+"""The control process: starts workers, keeps them on the newest table, watches engines, drains on SIGTERM.
+
+It owns the listening sockets (they outlive a crashed worker), the board and the routing file. Requests never pass here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from disaggc.proxy.admin import admin_site
+from disaggc.proxy.board import MAX_REPLICAS, Board, Total
+from disaggc.proxy.probes import Probes
+from disaggc.proxy.worker import BACKLOG, MAX_ORDER
+from disaggc.routing.table import RoutingTable, TableError, dump_table, load_table
+
+_LOG = logging.getLogger(__name__)
+RESTART_S = 0.5
+ACK_S = 10.0
+WATCH_S = 0.5
+
+
+class StaleError(ValueError):
+    """A table with a generation that is not newer than the one in effect, and different."""
+
+
+@dataclass(slots=True, eq=False)
+class WorkerHandle:
+    """One worker process and its link."""
+
+    position: int
+    process: subprocess.Popen[bytes]
+    writer: asyncio.StreamWriter
+    acknowledged: int = -1
+    refused: str | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Control:
+    """All of one proxy's processes."""
+
+    def __init__(self, path: Path | None, table: RoutingTable, *, workers: int) -> None:
+        self.path = path
+        self.table = table
+        self.board = Board.create(workers)
+        self.slots: dict[str, int] = {}
+        self.handles: dict[int, WorkerHandle] = {}
+        self.draining = False
+        self._listeners: list[socket.socket] = []
+        self._stop = asyncio.Event()
+        self._reload = asyncio.Event()
+        self._seen: tuple[int, int, int] | None = None
+        self._applying = asyncio.Lock()
+        self._assign(table)
+        self.probes = Probes(self)
+
+    # --- life ---
+
+    async def run(self, *, ready: asyncio.Event | None = None) -> None:
+        """Until SIGTERM or SIGINT, then until drained."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._stop.set)
+        loop.add_signal_handler(signal.SIGINT, self._stop.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload.set)
+        self._listen()
+        self._seen = self._stamp()
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(admin_site(self))
+            tasks = [loop.create_task(self._keep(position)) for position in range(self.board.workers)]
+            tasks += [loop.create_task(self._watch_file()), loop.create_task(self.probes.run())]
+            await self.acknowledged(ACK_S)
+            _LOG.info("serving %s on port %d", self.table.service, self.table.listen.port)
+            if ready is not None:
+                ready.set()
+            await self._stop.wait()
+            self.draining = True
+            await self._drain()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for listener in self._listeners:
+            listener.close()
+
+    def _listen(self) -> None:
+        """One socket for each worker on the same port; a port that another process has is an error, not a share."""
+        where = self.table.listen
+        host = where.host.strip("[]")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, where.port))
+        for _ in range(self.board.workers):
+            listener = socket.socket(family)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            listener.bind((host, where.port))
+            listener.listen(BACKLOG)
+            self._listeners.append(listener)
+
+    async def _keep(self, position: int) -> None:
+        """Run one worker; start it again when it dies. Its socket stays open meanwhile, so clients only wait."""
+        while True:
+            async with self._running(position) as (handle, reader):
+                self._order(handle)
+                with contextlib.suppress(ConnectionError):
+                    while line := await reader.readline():
+                        said = json.loads(line)
+                        handle.acknowledged = said.get("generation", handle.acknowledged)
+                        handle.refused = said.get("refused")
+                        handle.changed.set()
+                code = await asyncio.to_thread(handle.process.wait)
+            if self.draining:
+                return
+            _LOG.error("worker %d ended with code %d, starting it again", position, code)
+            self.board.clear_gauges(position)
+            await asyncio.sleep(RESTART_S)
+
+    @contextlib.asynccontextmanager
+    async def _running(self, position: int) -> AsyncIterator[tuple[WorkerHandle, asyncio.StreamReader]]:
+        ours, theirs = socket.socketpair()
+        listener = self._listeners[position]
+        descriptors = (self.board.descriptor, listener.fileno(), theirs.fileno())
+        process = subprocess.Popen(  # noqa: S603, ASYNC220 - our own interpreter; starting takes no time worth a thread
+            [
+                sys.executable,
+                "-m",
+                "disaggc.proxy.worker",
+                str(position),
+                str(self.board.workers),
+                *map(str, descriptors),
+            ],
+            pass_fds=descriptors,
+            stdin=subprocess.DEVNULL,
+        )
+        theirs.close()
+        reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_ORDER)
+        handle = WorkerHandle(position, process, writer)
+        self.handles[position] = handle
+        try:
+            yield handle, reader
+        finally:
+            self.handles.pop(position, None)
+            writer.close()
+            if process.poll() is None:
+                process.kill()
+
+    async def _drain(self) -> None:
+        """Let workers finish within their drain time."""
+        for listener in self._listeners:
+            listener.close()
+        for handle in list(self.handles.values()):
+            handle.writer.write(b'{"drain":true}\n')
+        waiting = [asyncio.to_thread(handle.process.wait) for handle in list(self.handles.values())]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.table.timeouts.drain_s + 10):
+                await asyncio.gather(*waiting)
+
+    # --- tables ---
+
+    def _assign(self, table: RoutingTable) -> None:
+        """Give each replica a slot on the board; a slot is free again once its replica is gone."""
+        wanted = [replica.address for pool in table.pools for replica in pool.replicas]
+        if len(wanted) > MAX_REPLICAS:
+            raise TableError(f"{len(wanted)} replicas, this proxy serves at most {MAX_REPLICAS}")
+        self.slots = {address: slot for address, slot in self.slots.items() if address in set(wanted)}
+        free = iter(sorted(set(range(MAX_REPLICAS)) - set(self.slots.values())))
+        for address in wanted:
+            if address not in self.slots:
+                self.slots[address] = next(free)
+
+    def _order(self, handle: WorkerHandle) -> None:
+        order = {"table": self.table.model_dump(mode="json"), "slots": self.slots}
+        handle.writer.write(json.dumps(order).encode() + b"\n")
+
+    async def apply(self, table: RoutingTable, *, persist: bool) -> list[str]:
+        """Put a table in effect on every worker; what workers refused. StaleError for an old generation."""
+        async with self._applying:
+            if table == self.table:
+                return []
+            if table.generation <= self.table.generation:
+                raise StaleError(
+                    f"generation {table.generation} is not above {self.table.generation}, which is in effect"
+                )
+            before = self.table, self.slots
+            self._assign(table)
+            self.table = table
+            for handle in self.handles.values():
+                self._order(handle)
+            refusals = await self.acknowledged(ACK_S)
+            if refusals:
+                self.table, self.slots = before
+                return refusals
+            if persist and self.path is not None:
+                _replace(self.path, dump_table(table))
+                self._seen = self._stamp()
+            return []
+
+    async def acknowledged(self, seconds: float) -> list[str]:
+        """Wait until every worker has the table in effect; what they refused, or who did not answer."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while loop.time() < deadline:
+            handles = list(self.handles.values())
+            refused = [h.refused for h in handles if h.refused and h.acknowledged == self.table.generation]
+            if refused:
+                return refused
+            if len(handles) == self.board.workers and all(
+                h.acknowledged >= self.table.generation for h in handles
+            ):
+                return []
+            await asyncio.sleep(0.01)
+        return [f"worker {h.position} did not answer" for h in self.handles.values()] or [
+            "no worker is running"
+        ]
+
+    async def _watch_file(self) -> None:
+        """The routing file replaced, or SIGHUP: read it again. A bad file is said and the table in effect stays."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._reload.wait(), WATCH_S)
+            stamp = self._stamp()
+            if self.path is None or (stamp == self._seen and not self._reload.is_set()):
+                continue
+            self._reload.clear()
+            self._seen = stamp
+            try:
+                refusals = await self.apply(load_table(self.path.read_bytes()), persist=False)
+            except (TableError, StaleError, OSError) as exc:
+                _LOG.error("the routing file is not used: %s", exc)
+                continue
+            for refusal in refusals:
+                _LOG.error("the routing file is not used: %s", refusal)
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        if self.path is None:
+            return None
+        try:
+            stat = self.path.stat()
+        except OSError:
+            return self._seen
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+    @property
+    def requests_open(self) -> int:
+        """Requests in flight over all workers."""
+        return int(self.board.total(Total.REQUESTS_OPEN))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write so that a reader sees the old file or the new one, never a part."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(text)
+    beside.replace(path)

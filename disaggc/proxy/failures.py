@@ -1,0 +1,69 @@
+"""How a request can fail: refused by the proxy, or failed by an engine. Knows no sockets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Stage(StrEnum):
+    """What a request is waiting for; each has its own deadline."""
+
+    QUEUE = "queue"
+    CONNECT = "connect"
+    PREFILL = "prefill"
+    HANDOFF = "handoff"
+    FIRST_BYTE = "first_byte"
+    STREAM = "stream"
+    TOTAL = "total"
+
+
+class RefusedError(Exception):
+    """The request ends here with this status and an OpenAI-shaped error body."""
+
+    def __init__(self, status: int, message: str, *, kind: str = "", retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.kind = kind or _KINDS.get(status, "api_error")
+        self.retry_after = retry_after
+
+
+_KINDS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    413: "invalid_request_error",
+    429: "rate_limit_error",
+    431: "invalid_request_error",
+    502: "upstream_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
+
+
+@dataclass(eq=False)
+class LegError(Exception):
+    """An engine failed a leg. `status` is what the client gets if nothing else can be tried."""
+
+    reason: str
+    """For metrics and the log: connect, reset, timeout, status, no-params, bad-answer, aborted."""
+    status: int = 502
+    blame: bool = True
+    """Whether it counts against the replica."""
+    fresh: bool = True
+    """False when a reused connection was closed before any byte: the engine's keep-alive, not a fault."""
+    sent: bool = True
+    """Whether the engine may have got the request."""
+    stage: Stage | None = None
+    """What ran out of time."""
+    prefill: bool = False
+    """Whether it was the prefill leg."""
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class ClientGoneError(Exception):
+    """The client left; nobody waits for an answer."""

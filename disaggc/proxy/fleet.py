@@ -1,0 +1,192 @@
+"""The replicas of the routing table in force, with their connections, circuits and load, and who may take a request.
+
+One fleet per generation; replicas that stay keep their connections and what is known of them. Knows no HTTP bodies.
+"""
+
+from __future__ import annotations
+
+import random
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from disaggc.ir.plan import Role
+from disaggc.proxy.board import Board, PerReplica, Shared, replica_cell
+from disaggc.proxy.pool import ConnectionPool
+from disaggc.proxy.tally import Tally
+from disaggc.routing.choice import Chooser
+from disaggc.routing.circuit import Circuit
+from disaggc.routing.roles import seats
+from disaggc.routing.table import Policy, ReplicaEntry, ReplicaState, RoutingTable
+
+SCRAPED_WEIGHT = 256.0
+"""Tokens a request that other proxies sent counts for, when only the engine's own gauges tell of it."""
+
+
+class Replica:
+    """One engine as this worker sees it."""
+
+    __slots__ = ("_board", "_others", "circuit", "entry", "pool", "role", "slot", "tally")
+
+    def __init__(
+        self, entry: ReplicaEntry, *, slot: int, pool: ConnectionPool, circuit: Circuit, view: WorkerView
+    ) -> None:
+        self.entry = entry
+        self.role = Role.DECODE
+        self.slot = slot
+        self.pool = pool
+        self.circuit = circuit
+        self.tally = view.tally
+        self._board = view.board
+        self._others = view.board.workers > 1 and view.board
+        pool.on_connect = lambda: self.tally.by_replica(slot, PerReplica.CONNECTS)
+
+    @property
+    def address(self) -> str:
+        """Identity over generations."""
+        return self.entry.address
+
+    @property
+    def weight(self) -> float:
+        """Relative speed."""
+        return self.entry.weight
+
+    @property
+    def work(self) -> float:
+        """Outstanding tokens over all workers, and what the engine itself says is waiting."""
+        return (
+            self._sum(PerReplica.WORK) + self._board.shared_cell(self.slot, Shared.WAITING) * SCRAPED_WEIGHT
+        )
+
+    @property
+    def requests(self) -> float:
+        """Requests in flight over all workers."""
+        return self._sum(PerReplica.REQUESTS_OPEN)
+
+    @property
+    def tokens(self) -> float:
+        """Tokens in flight over all workers."""
+        return self._sum(PerReplica.WORK)
+
+    def _sum(self, cell: PerReplica) -> float:
+        offset = replica_cell(self.slot, cell)
+        if self._others:
+            return self._board.total(offset)
+        return self.tally.cells[offset]
+
+    def take(self, tokens: float) -> None:
+        """A leg starts."""
+        self.tally.by_replica(self.slot, PerReplica.REQUESTS)
+        self.tally.by_replica(self.slot, PerReplica.REQUESTS_OPEN)
+        self.tally.by_replica(self.slot, PerReplica.WORK, tokens)
+
+    def release(self, tokens: float) -> None:
+        """A leg ended."""
+        self.tally.by_replica(self.slot, PerReplica.REQUESTS_OPEN, -1.0)
+        self.tally.by_replica(self.slot, PerReplica.WORK, -tokens)
+
+    def failed(self, now: float) -> None:
+        """A leg failed by the engine's fault."""
+        self.tally.by_replica(self.slot, PerReplica.FAILURES)
+        if self.circuit.failed(now):
+            self.tally.by_replica(self.slot, PerReplica.CIRCUIT_OPENED)
+
+    def available(self, now: float) -> bool:
+        """Whether it may get a new request: active, healthy, circuit closed."""
+        return (
+            self.entry.state is ReplicaState.ACTIVE
+            and self._board.shared_cell(self.slot, Shared.HEALTHY) >= 0
+            and self.circuit.allows(now)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """What a worker has of the shared numbers."""
+
+    board: Board
+    tally: Tally
+
+
+class Fleet:
+    """All replicas of one generation."""
+
+    def __init__(
+        self, table: RoutingTable, slots: Mapping[str, int], view: WorkerView, *, earlier: Fleet | None = None
+    ) -> None:
+        self.table = table
+        self.replicas: dict[str, Replica] = {}
+        policy = table.policy if table.proxies == 1 else Policy.POWER_OF_TWO
+        self._choosers = {role: Chooser(policy, random.random) for role in Role}
+        self.by_role: dict[Role, tuple[Replica, ...]] = {}
+        tls = _tls_context(table)
+        known = earlier.replicas if earlier else {}
+        grouped: dict[Role, list[Replica]] = {role: [] for role in Role}
+        for seat in seats(table):
+            replica = _carried(known.get(seat.entry.address), seat.entry, table) or Replica(
+                seat.entry,
+                slot=slots[seat.entry.address],
+                pool=ConnectionPool(
+                    seat.entry.host, seat.entry.port, tls=tls, idle_s=table.timeouts.idle_upstream_s
+                ),
+                circuit=Circuit(table.health.eject_after, table.health.open_s),
+                view=view,
+            )
+            replica.role = seat.role
+            self.replicas[seat.entry.address] = replica
+            grouped[seat.role].append(replica)
+        self.by_role = {role: tuple(members) for role, members in grouped.items()}
+        for address, old in known.items():
+            if self.replicas.get(address) is not old:
+                old.pool.close_all_idle()
+
+    @property
+    def disaggregated(self) -> bool:
+        """Whether requests have two legs."""
+        return bool(self.by_role[Role.PREFILL]) and bool(self.by_role[Role.DECODE])
+
+    def servers(self) -> tuple[Replica, ...]:
+        """Replicas that can answer a generation request: decode and colocated ones."""
+        return self.by_role[Role.DECODE] + self.by_role[Role.COLOCATED]
+
+    def choose(
+        self, among: Iterable[Replica], *, role: Role, now: float, prefix: bytes = b"",
+        fits: Callable[[Replica], bool] | None = None,
+    ) -> Replica | None:  # fmt: skip
+        """The policy's choice among those available (and fitting)."""
+        candidates = [r for r in among if r.available(now) and (fits is None or fits(r))]
+        return self._choosers[role].choose(candidates, prefix)
+
+    def prefills_for(self, decode: Replica) -> list[Replica]:
+        """Prefill replicas that may hand KV to this one: equal cohort only."""
+        cohort = decode.entry.cohort
+        return [r for r in self.by_role[Role.PREFILL] if r.entry.cohort == cohort]
+
+    def any_engine(self, now: float) -> Replica | None:
+        """Any available engine, for calls that are not generation."""
+        return self.choose(self.replicas.values(), role=Role.COLOCATED, now=now)
+
+    def close_idle(self, now: float) -> None:
+        """Close connections the engines would soon close."""
+        for replica in self.replicas.values():
+            replica.pool.close_idle(now)
+
+
+def _carried(old: Replica | None, entry: ReplicaEntry, table: RoutingTable) -> Replica | None:
+    """The same engine in a new generation keeps its connections and its circuit."""
+    if old is None or (old.entry.host, old.entry.port) != (entry.host, entry.port):
+        return None
+    old.entry = entry
+    old.circuit.threshold, old.circuit.rest_s = table.health.eject_after, table.health.open_s
+    old.pool.idle_s = table.timeouts.idle_upstream_s
+    return old
+
+
+def _tls_context(table: RoutingTable) -> ssl.SSLContext | None:
+    files = table.engine_tls
+    if files is None:
+        return None
+    context = ssl.create_default_context(cafile=files.ca)
+    if files.certificate:
+        context.load_cert_chain(files.certificate, files.key)
+    return context

@@ -1,0 +1,167 @@
+"""The head and the framing of an engine's answer, cut at chunk borders so that an error event can always follow.
+
+Body bytes are never re-framed: what comes out is what came in, whole chunks at a time. Knows no sockets.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MAX_HEAD = 65536
+MAX_HELD = 1 << 20
+"""A chunk larger than this goes out in pieces."""
+_STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: [^\r\n]*)?")
+_HEX = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[^\r\n]{0,256})?\r\n")
+
+
+class BadAnswerError(ValueError):
+    """The engine's answer is not HTTP."""
+
+
+@dataclass(slots=True)
+class Head:
+    """Status line and headers; names in lower case."""
+
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    keep_alive: bool
+    chunked: bool
+    length: int | None
+    """Content-Length; None for chunked and for answers that end with the connection."""
+
+    def value(self, name: bytes) -> bytes:
+        """The first value of a header, empty when absent."""
+        return next((v for n, v in self.headers if n == name), b"")
+
+
+def parse_head(text: bytes) -> Head:
+    """The head without its final empty line; BadAnswerError when a length could be read two ways."""
+    lines = text.split(b"\r\n")
+    match = _STATUS.fullmatch(lines[0])
+    if match is None:
+        raise BadAnswerError("not an HTTP status line")
+    status = int(match[2])
+    headers: list[tuple[bytes, bytes]] = []
+    keep_alive, chunked, length = match[1] == b"1", False, None
+    for line in lines[1:]:
+        name, colon, value = line.partition(b":")
+        if not colon or not name or name.strip() != name or b"\n" in line or b"\r" in line:
+            raise BadAnswerError("not an HTTP header")
+        name, value = name.lower(), value.strip()
+        headers.append((name, value))
+        if name == b"content-length":
+            if not value.isdigit() or (length is not None and length != int(value)):
+                raise BadAnswerError("content-length is not one number")
+            length = int(value)
+        elif name == b"transfer-encoding":
+            if value.lower() != b"chunked":
+                raise BadAnswerError("unknown transfer-encoding")
+            chunked = True
+        elif name == b"connection":
+            keep_alive = b"close" not in value.lower() and (keep_alive or b"keep-alive" in value.lower())
+    if chunked and length is not None:
+        raise BadAnswerError("both content-length and transfer-encoding")
+    if status in (204, 304) or status < 200:
+        chunked, length = False, 0
+    return Head(status, headers, keep_alive, chunked, length)
+
+
+class ChunkBorders:
+    """Cuts a chunked body at chunk borders."""
+
+    __slots__ = ("_held", "_left", "at_border", "ended")
+
+    def __init__(self) -> None:
+        self._held = b""
+        self._left = 0
+        self.at_border = True
+        """Whether everything let through so far ends at a chunk border."""
+        self.ended = False
+
+    def feed(self, data: bytes) -> bytes:
+        """Whole chunks as they came, the rest is held. Sets `ended` after the last; bytes after that are an error."""
+        if self._held:
+            data = self._held + data
+            self._held = b""
+        at = 0
+        if self._left:
+            at = min(self._left, len(data))
+            self._left -= at
+            if self._left:
+                return data
+        size = len(data)
+        done = at
+        while at < size:
+            match = _HEX.match(data, at)
+            if match is None:
+                _check_incomplete(data, at)
+                break
+            length = int(match[1], 16)
+            if length == 0:
+                self.ended = _last_ends(data, match.end())
+                done = size if self.ended else at
+                break
+            end = match.end() + length + 2
+            if end > size:
+                if size - at > MAX_HELD:
+                    self._left = end - size
+                    done = size
+                break
+            if data[end - 2 : end] != b"\r\n":
+                raise BadAnswerError("a chunk does not end where it says")
+            at = done = end
+        self.at_border = self._left == 0
+        if done == size:
+            return data
+        self._held = data[done:]
+        return data[:done]
+
+
+def _check_incomplete(data: bytes, at: int) -> None:
+    """A chunk size may still be on its way, but not for long."""
+    if len(data) - at > 300 or b"\r\n" in data[at:]:
+        raise BadAnswerError("not a chunk size")
+
+
+def _last_ends(data: bytes, after_size: int) -> bool:
+    """Whether the last chunk and its trailers are complete; nothing may follow them."""
+    end = data.find(b"\r\n\r\n", after_size - 2)
+    if end < 0:
+        return False
+    if end + 4 != len(data):
+        raise BadAnswerError("bytes after the last chunk")
+    return True
+
+
+def dechunk(framed: bytes) -> bytes:
+    """The body of whole chunks."""
+    return b"".join(_bodies(framed))
+
+
+def is_last(framed: bytes) -> bool:
+    """Whether the whole chunks include the last one."""
+    return any(not body for body in _bodies(framed))
+
+
+def _bodies(framed: bytes) -> list[bytes]:
+    parts: list[bytes] = []
+    at = 0
+    while at < len(framed):
+        match = _HEX.match(framed, at)
+        if match is None:
+            raise BadAnswerError("not a chunk size")
+        length = int(match[1], 16)
+        parts.append(framed[match.end() : match.end() + length])
+        if length == 0:
+            break
+        at = match.end() + length + 2
+    return parts
+
+
+def chunk(body: bytes) -> bytes:
+    """One chunk."""
+    return b"%x\r\n%b\r\n" % (len(body), body)
+
+
+LAST_CHUNK = b"0\r\n\r\n"

@@ -1,0 +1,161 @@
+"""Top-level members of a JSON object as byte ranges, so that a megabyte prompt is copied, never decoded.
+
+Finds where each member starts and ends; what stands deep inside is left to the engine, which parses it anyway.
+Stricter than an engine at the top level: a body whose keys could be read in two ways is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+_SPACE = re.compile(rb"[ \t\r\n]*")
+_STRING_REST = re.compile(rb'(?:[^"\\\x00-\x1f]|\\.)*+"')
+_SCALAR = re.compile(rb"(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)")
+_STRUCTURE = re.compile(rb'["{}\[\]]')
+_QUOTE, _BACKSLASH = 0x22, 0x5C
+_DEPTH = 128
+_SEARCHES = 32
+
+
+class NotAnObjectError(ValueError):
+    """The text is not a JSON object at its top level."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member: `start` is its key's opening quote, the value is text[value:end]."""
+
+    key: str
+    start: int
+    value: int
+    end: int
+
+
+def string_end(text: bytes, start: int) -> int:
+    """Position after the closing quote of the string whose opening quote is at `start`."""
+    at = start + 1
+    for _ in range(_SEARCHES):
+        at = text.find(b'"', at)
+        if at < 0:
+            raise NotAnObjectError("a string does not end")
+        back = at - 1
+        while text[back] == _BACKSLASH:
+            back -= 1
+        if (at - back) % 2 == 1:
+            return at + 1
+        at += 1
+    match = _STRING_REST.match(text, at)
+    if match is None:
+        raise NotAnObjectError("a string does not end")
+    return match.end()
+
+
+def _container_end(text: bytes, start: int) -> int:
+    closing = []
+    at = start
+    while True:
+        match = _STRUCTURE.search(text, at)
+        if match is None:
+            raise NotAnObjectError("a value does not end")
+        at = match.end()
+        match text[at - 1]:
+            case 0x22:
+                at = string_end(text, at - 1)
+            case 0x7B:
+                closing.append(0x7D)
+            case 0x5B:
+                closing.append(0x5D)
+            case close:
+                if closing.pop() != close:
+                    raise NotAnObjectError("brackets do not match")
+                if not closing:
+                    return at
+        if len(closing) > _DEPTH:
+            raise NotAnObjectError(f"nested deeper than {_DEPTH}")
+
+
+def value_end(text: bytes, start: int) -> int:
+    """Position after the JSON value that starts at `start`."""
+    first = text[start : start + 1]
+    if first == b'"':
+        return string_end(text, start)
+    if first in (b"{", b"["):
+        return _container_end(text, start)
+    match = _SCALAR.match(text, start)
+    if match is None:
+        raise NotAnObjectError("a value is not JSON")
+    return match.end()
+
+
+def _skip(text: bytes, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def members(text: bytes) -> list[Member]:
+    """The members of the object in order, repeated keys included; NotAnObjectError when it is none."""
+    at = _skip(text, 0)
+    if text[at : at + 1] != b"{":
+        raise NotAnObjectError("the body is not a JSON object")
+    found: list[Member] = []
+    at = _skip(text, at + 1)
+    if text[at : at + 1] == b"}":
+        return _ended(text, at + 1, found)
+    while True:
+        if text[at : at + 1] != b'"':
+            raise NotAnObjectError("a member has no name")
+        start, at = at, string_end(text, at)
+        key = _key(text[start:at])
+        at = _skip(text, at)
+        if text[at : at + 1] != b":":
+            raise NotAnObjectError(f"no colon after `{key[:40]}`")
+        value = _skip(text, at + 1)
+        at = value_end(text, value)
+        found.append(Member(key, start, value, at))
+        at = _skip(text, at)
+        match text[at : at + 1]:
+            case b",":
+                at = _skip(text, at + 1)
+            case b"}":
+                return _ended(text, at + 1, found)
+            case _:
+                raise NotAnObjectError(f"no comma after `{key[:40]}`")
+
+
+def _ended(text: bytes, at: int, found: list[Member]) -> list[Member]:
+    if _skip(text, at) != len(text):
+        raise NotAnObjectError("text after the object")
+    return found
+
+
+def _key(quoted: bytes) -> str:
+    r"""The decoded name: `"kv\u005ftransfer_params"` must not pass as another key."""
+    try:
+        return str(json.loads(quoted)) if b"\\" in quoted else quoted[1:-1].decode()
+    except ValueError as exc:
+        raise NotAnObjectError("a name is not JSON") from exc
+
+
+def splice(text: bytes, found: list[Member], *, drop: frozenset[str] | set[str], add: bytes) -> bytes:
+    """The object without the members named in `drop` and with `add` (members as JSON text, no outer braces) at its end.
+
+    Kept members stay byte for byte; runs of them are copied whole.
+    """
+    parts: list[bytes] = []
+    run_start = run_end = -1
+    for member in found:
+        if member.key in drop:
+            if run_start >= 0:
+                parts.append(text[run_start:run_end])
+            run_start = -1
+        elif run_start < 0:
+            run_start, run_end = member.start, member.end
+        else:
+            run_end = member.end
+    if run_start >= 0:
+        parts.append(text[run_start:run_end])
+    if add:
+        parts.append(add)
+    return b"{" + b",".join(parts) + b"}"

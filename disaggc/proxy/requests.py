@@ -1,0 +1,78 @@
+"""A client's request after parsing, and the heads of requests to engines and of answers to clients. No sockets."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from dataclasses import dataclass
+
+from disaggc.proxy.failures import RefusedError
+from disaggc.routing.table import ReplicaEntry
+
+_REQUEST_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._\-]{0,127}")
+_RANDOM_TAIL = re.compile(rb"-[0-9a-f]{8}\Z")
+_FORWARDED = (b"authorization", b"traceparent", b"tracestate", b"b3", b"x-b3-traceid", b"x-b3-spanid", b"x-b3-sampled",
+              b"x-b3-parentspanid", b"x-b3-flags", b"x-api-key", b"anthropic-version", b"anthropic-beta")  # fmt: skip
+"""Headers an engine may see of the client's; all others stop here."""
+REASONS = {
+    200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 404: b"Not Found", 405: b"Method Not Allowed",
+    408: b"Request Timeout", 413: b"Content Too Large", 415: b"Unsupported Media Type", 422: b"Unprocessable Content",
+    429: b"Too Many Requests", 431: b"Request Header Fields Too Large", 500: b"Internal Server Error",
+    502: b"Bad Gateway", 503: b"Service Unavailable", 504: b"Gateway Timeout", 505: b"HTTP Version Not Supported",
+}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Request:
+    """One request of a client; header names in lower case, each once."""
+
+    method: bytes
+    path: bytes
+    query: bytes
+    headers: dict[bytes, bytes]
+    body: bytes
+    keep_alive: bool
+    old: bool
+    """HTTP/1.0: no chunked answers."""
+
+
+def request_id(given: bytes | None) -> str:
+    """The client's id where it is safe to pass on, else a new one.
+
+    An id that ends like the tail that engines cut off (`-` and 8 hex digits) gets a suffix, so that both legs match.
+    """
+    if given is None or not _REQUEST_ID.fullmatch(given):
+        return secrets.token_hex(16)
+    text = given.decode("ascii")
+    return text + ".0" if _RANDOM_TAIL.search(given) else text
+
+
+def forwarded(headers: dict[bytes, bytes]) -> bytes:
+    """The client's headers that engines see, as header lines."""
+    return b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in _FORWARDED if name in headers)
+
+
+def engine_head(
+    method: bytes, target: bytes, entry: ReplicaEntry, *, lines: bytes, request: str, size: int | None
+) -> bytes:
+    """Head of a request to an engine; `lines` are header lines already checked."""
+    body = b"content-type: application/json\r\ncontent-length: %d\r\n" % size if size is not None else b""
+    return b"%b %b HTTP/1.1\r\nhost: %b:%d\r\n%bx-request-id: %b\r\n%b\r\n" % (
+        method, target, entry.host.encode("ascii"), entry.port, body, request.encode("ascii"), lines,
+    )  # fmt: skip
+
+
+def answer_head(status: int, headers: list[tuple[bytes, bytes]], *, keep_alive: bool) -> bytes:
+    """Head of an answer to a client."""
+    parts = [b"HTTP/1.1 %d %b\r\n" % (status, REASONS.get(status, b"Status"))]
+    parts += [b"%b: %b\r\n" % header for header in headers]
+    parts.append(b"\r\n" if keep_alive else b"connection: close\r\n\r\n")
+    return b"".join(parts)
+
+
+def error_body(refused: RefusedError) -> bytes:
+    """The OpenAI error object."""
+    return json.dumps(
+        {"error": {"message": refused.message, "type": refused.kind, "param": None, "code": refused.status}}
+    ).encode()

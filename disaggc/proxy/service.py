@@ -1,0 +1,108 @@
+"""What one worker knows of the service it serves: table, fleet, admission, keys, learned lengths, log.
+
+One object per worker, replaced in its parts when a new table arrives. Knows no sockets of clients.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+
+from disaggc.proxy.accesslog import AccessLog
+from disaggc.proxy.board import MAX_CLASSES, Total
+from disaggc.proxy.fleet import Fleet, WorkerView
+from disaggc.proxy.gate import Gate
+from disaggc.proxy.releases import Releases
+from disaggc.routing.length import LengthRatio
+from disaggc.routing.limits import ApiKeySource
+from disaggc.routing.table import RoutingTable
+
+_LOG = logging.getLogger(__name__)
+OUTPUT_PRIOR = 256.0
+"""Tokens an answer is expected to have until some were seen."""
+
+
+class SecretError(ValueError):
+    """A key's source is empty or cannot be read."""
+
+
+def read_secret(source: ApiKeySource) -> bytes:
+    """The secret; SecretError when its source has none, so that a missing key never means an open door."""
+    if source.env is not None:
+        text = os.environ.get(source.env, "")
+    else:
+        try:
+            text = Path(source.file or "").read_text().rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as exc:
+            raise SecretError(f"the key file cannot be read: {exc}") from None
+    if not text:
+        raise SecretError(f"the key in {'`' + source.env + '`' if source.env else 'the key file'} is empty")
+    return text.encode()
+
+
+def class_names(table: RoutingTable) -> tuple[str, ...]:
+    """Workload classes in the order of their cells: the default one first."""
+    names = [name for name in sorted(table.classes) if name != table.default_class]
+    return (table.default_class, *names)[:MAX_CLASSES]
+
+
+class Service:
+    """Everything that requests share."""
+
+    def __init__(
+        self, table: RoutingTable, slots: Mapping[str, int], view: WorkerView, *, log: AccessLog
+    ) -> None:
+        self.view = view
+        self.tally = view.tally
+        self.log = log
+        self.lengths = LengthRatio()
+        self.mean_output = OUTPUT_PRIOR
+        self.draining = False
+        self.releases = Releases()
+        self.fleet = Fleet(table, slots, view)
+        self.gate = Gate(self.fleet, view.tally, workers=view.board.workers)
+        self._adopt(table)
+
+    def use(self, table: RoutingTable, slots: Mapping[str, int]) -> None:
+        """Put a table in effect; running requests keep the replicas they have."""
+        self.fleet = Fleet(table, slots, self.view, earlier=self.fleet)
+        self._adopt(table)
+        self.gate.use(self.fleet)
+        self.gate.pump()
+
+    def _adopt(self, table: RoutingTable) -> None:
+        key = read_secret(table.api_key) if table.api_key else None
+        self.table = table
+        self._key_digest = hashlib.sha256(key).digest() if key is not None else None
+        names = class_names(table)
+        self.class_positions = {name.encode(): position for position, name in enumerate(names)}
+        self.class_names = names
+        self.priorities = [table.classes[name].priority if name in table.classes else 0 for name in names]
+        self.class_header = table.class_header.encode()
+        self.tally.cells[Total.GENERATION] = table.generation
+
+    def authorised(self, authorization: bytes, x_api_key: bytes) -> bool:
+        """Whether the client presented the key; compared in constant time, lengths included."""
+        if self._key_digest is None:
+            return True
+        scheme, _, token = authorization.partition(b" ")
+        given = token.strip() if scheme.lower() == b"bearer" else x_api_key
+        return hmac.compare_digest(hashlib.sha256(given).digest(), self._key_digest)
+
+    def position(self, class_name: bytes) -> int:
+        """Cell position of a class; unknown ones count as the default."""
+        return self.class_positions.get(class_name, 0)
+
+    def report_bug(self) -> None:
+        """Say where a request met a bug; a traceback has code, never a prompt."""
+        _LOG.error("a request met a bug\n%s", "".join(traceback.format_tb(sys.exc_info()[2])))
+
+    def learn_output(self, tokens: int) -> None:
+        """One answer had this many tokens."""
+        self.mean_output += (tokens - self.mean_output) / 256

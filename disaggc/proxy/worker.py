@@ -1,0 +1,211 @@
+"""One worker process: accepts clients on an inherited socket and serves them by the tables it is sent.
+
+The control process starts it with a link (a socket pair), a listening socket and the board. It sends tables and
+`drain`; the worker acknowledges each generation once it is in effect. When the link ends, the worker drains and exits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import signal
+import socket
+import ssl
+import sys
+from contextlib import suppress
+from time import monotonic
+
+import uvloop
+
+from disaggc.proxy.accesslog import AccessLog
+from disaggc.proxy.anycall import PASSED, AnyCall, Health
+from disaggc.proxy.asks import Api
+from disaggc.proxy.board import Board, Total
+from disaggc.proxy.exchange import Exchange
+from disaggc.proxy.failures import RefusedError
+from disaggc.proxy.fleet import WorkerView
+from disaggc.proxy.front import Front
+from disaggc.proxy.generation import Generation
+from disaggc.proxy.requests import Request
+from disaggc.proxy.service import SecretError, Service
+from disaggc.proxy.tally import Tally
+from disaggc.routing.table import RoutingTable, load_table
+
+_LOG = logging.getLogger(__name__)
+_GENERATION = {api.value.encode() for api in Api}
+BACKLOG = 4096
+MAX_ORDER = 64 << 20
+
+
+class Unknown(Exchange):
+    """A path or method that is not served."""
+
+    __slots__ = ()
+
+    async def work(self) -> None:
+        """Say so."""
+        path = self.request.path
+        known = path in _GENERATION or path in PASSED
+        if known:
+            raise RefusedError(405, "the method is not allowed here")
+        raise RefusedError(404, "there is no such path here")
+
+
+def serve(front: Front, request: Request) -> Exchange:
+    """Start the exchange for a request."""
+    kind: type[Exchange]
+    if request.path in _GENERATION and request.method == b"POST":
+        kind = Generation
+    elif PASSED.get(request.path) == request.method:
+        kind = AnyCall
+    elif request.path in (b"/health", b"/ready") and request.method in (b"GET", b"HEAD"):
+        kind = Health
+    else:
+        kind = Unknown
+    exchange = kind(front.service, front, request)
+    exchange.start()
+    return exchange
+
+
+class Worker:
+    """The worker's life."""
+
+    def __init__(self, position: int, board: Board, listener: socket.socket, *, link: socket.socket) -> None:
+        self._position = position
+        self._board = board
+        self._listener = listener
+        self._link = link
+        self._fronts: set[Front] = set()
+        self._service: Service | None = None
+        self._server: asyncio.Server | None = None
+        self._drain = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serve until drained."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, lambda: None)
+        reader, writer = await asyncio.open_connection(sock=self._link, limit=MAX_ORDER)
+        sweep = loop.create_task(self._sweep())
+        orders = loop.create_task(self._orders(reader, writer))
+        await self._drain.wait()
+        await self._finish()
+        sweep.cancel()
+        orders.cancel()
+        with suppress(OSError):
+            writer.write(b'{"drained":true}\n')
+            await writer.drain()
+            writer.close()
+
+    async def _orders(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            order = json.loads(line)
+            if order.get("drain"):
+                break
+            table = load_table(json.dumps(order["table"]))
+            answer: dict[str, object] = {"generation": table.generation}
+            try:
+                await self._use(table, order["slots"])
+            except (SecretError, OSError, ssl.SSLError) as exc:
+                answer["refused"] = str(exc)
+            writer.write(json.dumps(answer).encode() + b"\n")
+        self._drain.set()
+
+    async def _use(self, table: RoutingTable, slots: dict[str, int]) -> None:
+        if self._service is not None:
+            self._service.use(table, slots)
+            return
+        view = WorkerView(self._board, Tally(self._board.region(self._position)))
+        service = self._service = Service(table, slots, view, log=_open_log(table))
+        fronts = self._fronts
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Front(service, fronts, serve),
+            sock=self._listener,
+            backlog=BACKLOG,
+            ssl=_client_tls(table),
+        )
+        gc.collect()
+        gc.freeze()
+
+    async def _sweep(self) -> None:
+        """Deadlines, a few times a second: one pass over the connections instead of a timer for each."""
+        while True:
+            service = self._service
+            await asyncio.sleep(0.25 if service is None else _sweep_every(service.table))
+            if service is None:
+                continue
+            now = monotonic()
+            for front in list(self._fronts):
+                front.tick(now)
+            service.fleet.close_idle(now)
+            service.gate.pump()
+            service.tally.cells[Total.LOG_DROPPED] = service.log.dropped
+
+    async def _finish(self) -> None:
+        """Accept no more, finish what runs within the drain time, cut the rest."""
+        service = self._service
+        if service is None:
+            return
+        service.draining = True
+        if self._server is not None:
+            self._server.close()
+        deadline = monotonic() + service.table.timeouts.drain_s
+        while self._fronts and monotonic() < deadline:  # noqa: ASYNC110 - connections end in many ways, none of them an event
+            await asyncio.sleep(0.05)
+        for front in list(self._fronts):
+            front.abort()
+        await service.releases.finish()
+        service.log.flush()
+
+
+def _sweep_every(table: RoutingTable) -> float:
+    limits = table.timeouts
+    shortest = min(
+        limits.prefill_s, limits.first_byte_s, limits.gap_s, limits.queue_s, limits.idle_upstream_s
+    )
+    return max(0.02, min(0.25, shortest / 8))
+
+
+def _open_log(table: RoutingTable) -> AccessLog:
+    if not table.log.access:
+        return AccessLog(None)
+    if table.log.file is None:
+        return AccessLog(sys.stderr.fileno())
+    return AccessLog(os.open(table.log.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640))
+
+
+def _client_tls(table: RoutingTable) -> ssl.SSLContext | None:
+    files = table.listen.tls
+    if files is None or files.certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(files.certificate, files.key)
+    if files.ca:
+        context.load_verify_locations(files.ca)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m disaggc.proxy.worker POSITION WORKERS BOARD-FD LISTENER-FD LINK-FD`, started by control."""
+    position, workers, board_fd, listener_fd, link_fd = map(int, arguments)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    listener = socket.socket(fileno=listener_fd)
+    listener.settimeout(0)
+    link = socket.socket(fileno=link_fd)
+    link.settimeout(0)
+
+    async def live() -> None:
+        await Worker(position, Board(board_fd, workers), listener, link=link).run()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(live())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
