@@ -12,7 +12,13 @@ from disaggc.catalog.facts import LayerKind
 from disaggc.catalog.families import Family
 
 _HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_heads", "attention_heads")
-_KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "num_attention_groups", "multi_query_group_num")
+_KV_HEADS = (
+    "num_key_value_heads",
+    "num_kv_heads",
+    "n_head_kv",
+    "num_attention_groups",
+    "multi_query_group_num",
+)
 MAX_HEADS = 65_536
 MAX_DIM = 1_000_000
 
@@ -35,6 +41,7 @@ class AttentionPart:
     indexer: int = 0
     indexer_cache_bytes: int = 0
     latent: bool = False
+    absorbed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +104,16 @@ class AttentionReader:
         names = ("num_key_value_heads_per_layer", "kv_n_heads", *_KV_HEADS)
         if not source.has(*names):
             return heads, heads
-        return heads, tuple(max(1, h) for h in source.per_layer(*names, layers=layers, high=MAX_HEADS, default=1))
+        return heads, tuple(
+            max(1, h) for h in source.per_layer(*names, layers=layers, high=MAX_HEADS, default=1)
+        )
 
     def _grouped(self, shape: GroupedShape) -> AttentionPart:
         hidden = self.hidden
         if shape.heads % shape.kv_heads:
-            self.keys.refuse(f"{shape.heads} attention heads cannot be shared by {shape.kv_heads} key-value heads")
+            self.keys.refuse(
+                f"{shape.heads} attention heads cannot be shared by {shape.kv_heads} key-value heads"
+            )
         query, out = shape.heads * shape.head_dim, shape.heads * shape.v_head_dim
         key, value = shape.kv_heads * shape.head_dim, shape.kv_heads * shape.v_head_dim
         qkv_bias, out_bias = _biases(self.keys, self.family)
@@ -110,7 +121,9 @@ class AttentionReader:
         sharded = (hidden + qkv_bias) * query + hidden * (gate + out) + out_bias * hidden
         if self.keys.text("model_type") == "gpt_oss":
             sharded += shape.heads  # one learned sink for each head
-        norms = {"none": 0, "head": 2 * shape.head_dim, "all": query + key, "each": query + key}[_norm(self.keys, self.family)]
+        norms = {"none": 0, "head": 2 * shape.head_dim, "all": query + key, "each": query + key}[
+            _norm(self.keys, self.family)
+        ]
         return AttentionPart(
             heads=shape.heads,
             kv_heads=shape.kv_heads,
@@ -132,7 +145,9 @@ def _sliding(keys: Keys, shape: GroupedShape) -> GroupedShape:
     kv_names = (f"{prefix}num_key_value_heads", f"{prefix}num_attention_groups")
     kv_heads = source.integer(*kv_names, low=1, high=MAX_HEADS, default=shape.kv_heads)
     dim = source.integer(f"{prefix}head_dim", low=1, high=MAX_DIM, default=shape.head_dim)
-    value_dim = source.integer(f"{prefix}v_head_dim", low=1, high=MAX_DIM, default=dim if other else shape.v_head_dim)
+    value_dim = source.integer(
+        f"{prefix}v_head_dim", low=1, high=MAX_DIM, default=dim if other else shape.v_head_dim
+    )
     return GroupedShape(heads, kv_heads, dim, value_dim)
 
 
@@ -142,7 +157,11 @@ def _global(keys: Keys, shape: GroupedShape, kind: LayerKind) -> GroupedShape:
         return shape
     dim = keys.integer("global_head_dim", low=1, high=MAX_DIM, default=shape.head_dim)
     same = keys.flag("attention_k_eq_v", default=False)
-    kv_heads = keys.integer("num_global_key_value_heads", low=1, high=MAX_HEADS, default=shape.kv_heads) if same else shape.kv_heads
+    kv_heads = (
+        keys.integer("num_global_key_value_heads", low=1, high=MAX_HEADS, default=shape.kv_heads)
+        if same
+        else shape.kv_heads
+    )
     return replace(shape, head_dim=dim, v_head_dim=dim, kv_heads=kv_heads, value_is_key=same)
 
 
@@ -215,6 +234,7 @@ def _latent_attention(keys: Keys, hidden: int) -> AttentionPart:
         indexer=index_params,
         indexer_cache_bytes=index_bytes,
         latent=True,
+        absorbed=latent * heads * (nope + value),
     )
 
 

@@ -18,7 +18,7 @@ _SHOWN = 40
 
 
 class Keys:
-    """One JSON object of a config. A read that fails notes a problem and returns a harmless value, so that all are told."""
+    """One JSON object of a config. A failed read notes a problem and returns a harmless value, so that all are told."""
 
     def __init__(self, raw: Mapping[str, Any], source: str, problems: list[Diagnostic]) -> None:
         self.raw = raw

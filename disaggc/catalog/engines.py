@@ -67,7 +67,7 @@ class EngineSnapshot:
         return ".".join(map(str, self.version))
 
     def flag(self, spelling: str) -> FlagUse | None:
-        """The flag a user means: `--no-x`, `x_y` for `x-y`, an alias, or a dotted key of a JSON flag; None = unknown."""
+        """The flag a user means: `--no-x`, `x_y` for `x-y`, an alias, a dotted key of a JSON flag; None = unknown."""
         name, _, key = spelling.lstrip("-").partition(".")
         name = name.replace("_", "-")
         direct = self.flags.get(name)

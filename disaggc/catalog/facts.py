@@ -15,8 +15,8 @@ class AcceleratorFacts:
     """One accelerator as the engine sees it (a GPU, or one GCD where a package shows two).
 
     memory_bytes: memory as the driver reports it. memory_bandwidth: bytes/s. peak_flops: dense FLOP/s by precision
-    (absent = unsupported). link_domain: accelerators that one fast link domain joins (NVLink, xGMI; 1 = none). link_bytes_per_s: per
-    accelerator, one direction. efficiency ranges are stated shares of peak for roofline priors.
+    (absent = unsupported). link_domain: accelerators that one fast link domain joins (NVLink, xGMI; 1 = none).
+    link_bytes_per_s: per accelerator, one direction.
     """
 
     id: str
@@ -75,8 +75,8 @@ class LayerKind(StrEnum):
 class WeightGroup:
     """Parameters that share a precision and a way of being sharded.
 
-    name: attention, attention_kv, attention_replicated, recurrent, routed_experts, shared_experts, mlp, embedding, head,
-    router, norm, indexer.
+    name: attention, attention_kv, attention_replicated, recurrent, routed_experts, shared_experts, mlp, embedding,
+    head, router, norm, indexer.
     parameters: count in the whole model. bytes_per_parameter: with quantisation scales.
     sharding: tp (divided by TP), kv (divided by min(TP, kv_heads)), experts (divided by DP x TP), replicated.
     active: parameters that one token uses.
@@ -131,6 +131,8 @@ class ModelFacts:
     """What `--kv-cache-dtype auto` becomes: fp8 where the checkpoint declares an fp8 cache."""
     tower_parameters: int = 0
     """Vision and audio encoders beside the decoder, estimated from their configs; not in `weights`."""
+    absorbed_parameters: int = 0
+    """MLA: the latent up-projection, of which vLLM keeps a second, 16-bit copy for decode; not in `weights`."""
     kv_heads_sliding: int = 0
     """Key-value heads of sliding-window layers where they differ; 0 = as `kv_heads`."""
     notes: tuple[str, ...] = ()
@@ -148,7 +150,10 @@ class ModelFacts:
     @property
     def weight_bytes(self) -> float:
         """Bytes of all weights in memory, unsharded: the decoder as quantised, encoders at two bytes a parameter."""
-        return sum(group.parameters * group.bytes_per_parameter for group in self.weights) + 2.0 * self.tower_parameters
+        return (
+            sum(group.parameters * group.bytes_per_parameter for group in self.weights)
+            + 2.0 * self.tower_parameters
+        )
 
     @property
     def kv_bytes_per_token(self) -> float:

@@ -16,8 +16,8 @@ class Family:
     gated: three MLP matrices instead of two. qkv_bias, out_bias, mlp_bias: bias vectors where the config is silent.
     norms: norm vectors of a decoder layer; norm_bias: layer norm (weight and bias) instead of RMS norm.
     qk_norm: a norm on queries and keys: over one head, over all heads, or none. tied: the head reuses the embedding.
-    learned_positions: the embedding has a second table, one row a position. query_gate: queries come with a gate of their
-    size. default_period: layers of one attention pattern where neither layer_types nor a pattern key is given (0 = all full).
+    learned_positions: the embedding has a second table, one row a position. query_gate: queries come with a gate of
+    their size. default_period: layers of one attention pattern where no key gives it (0 = all alike).
     """
 
     gated: bool = True
@@ -71,7 +71,9 @@ FAMILIES: dict[str, Family] = {
     "gpt2": replace(_CLASSIC, tied=True, learned_positions=True),
     "gpt_bigcode": replace(_CLASSIC, tied=True, learned_positions=True),
     "opt": replace(_CLASSIC, tied=True, learned_positions=True),
-    "gpt_neo": Family(gated=False, out_bias=False, mlp_bias=True, norm_bias=True, tied=True, learned_positions=True),
+    "gpt_neo": Family(
+        gated=False, out_bias=False, mlp_bias=True, norm_bias=True, tied=True, learned_positions=True
+    ),
     "xglm": replace(_CLASSIC, tied=True),
     "jais2": _CLASSIC,
     "bloom": replace(_CLASSIC, tied=True),
@@ -151,9 +153,9 @@ FAMILIES: dict[str, Family] = {
 
 ENCODERS = frozenset({
     "albert", "bart", "beit", "bert", "blip", "blip-2", "clip", "clip_text_model", "clip_vision_model", "convnext",
-    "deberta", "deberta-v2", "deit", "detr", "dinov2", "distilbert", "electra", "hubert", "led", "longformer", "longt5",
-    "m2m_100", "marian", "mbart", "modernbert", "mpnet", "mt5", "nomic_bert", "pegasus", "resnet", "roberta", "segformer",
-    "siglip", "siglip_vision_model", "siglip2", "speecht5", "swin", "t5", "umt5", "vit", "wav2vec2", "whisper", "xlm",
+    "deberta", "deberta-v2", "deit", "detr", "dinov2", "distilbert", "electra", "hubert", "led", "longformer",
+    "longt5", "m2m_100", "marian", "mbart", "modernbert", "mpnet", "mt5", "nomic_bert", "pegasus", "resnet", "roberta",
+    "segformer", "siglip", "siglip_vision_model", "siglip2", "speecht5", "swin", "t5", "umt5", "vit", "wav2vec2", "whisper", "xlm",
     "xlm-roberta",
 })  # fmt: skip
 """Architectures that keep no decoder KV of their own, or only beside an encoder: KV cannot be handed over."""

@@ -14,12 +14,24 @@ from disaggc.catalog.layers import LayerPlan
 MAX_WIDTH = 10_000_000
 MAX_EXPERTS = 100_000
 _HIGH = 1_000_000
-_EXPERTS = ("n_routed_experts", "num_experts", "num_local_experts", "moe_num_experts", "n_experts", "num_routed_experts")
+_EXPERTS = (
+    "n_routed_experts",
+    "num_experts",
+    "num_local_experts",
+    "moe_num_experts",
+    "n_experts",
+    "num_routed_experts",
+)
 _TOP_K = (
     "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_k", "moe_top_k", "moe_topk",
     "num_selected_experts", "top_k_experts", "experts_per_tok", "num_experts_per_topk",
 )  # fmt: skip
-_EXPERT_WIDTH = ("moe_intermediate_size", "expert_ffn_hidden_size", "moe_ffn_hidden_size", "expert_intermediate_size")
+_EXPERT_WIDTH = (
+    "moe_intermediate_size",
+    "expert_ffn_hidden_size",
+    "moe_ffn_hidden_size",
+    "expert_intermediate_size",
+)
 _WIDTH = ("intermediate_size", "n_inner", "ffn_hidden_size", "ffn_dim", "d_ff", "intermediate_dim")
 _DENSE_WIDTH = ("intermediate_size_mlp", "dense_intermediate_size", "mlp_intermediate_size")
 
@@ -45,7 +57,7 @@ class ExpertSet:
 
 @dataclass(frozen=True, slots=True)
 class FeedForward:
-    """All layers' feed-forward parts. dense_width: by layer, 0 = none; experts: None for a model without; sparse: by layer."""
+    """All layers' feed-forward parts; dense_width (0 = none) and sparse by layer, experts None for a model without."""
 
     matrices: int
     bias: bool
@@ -73,10 +85,16 @@ def read_feedforward(keys: Keys, family: Family, place: tuple[int, LayerPlan]) -
     wider = 2 if keys.flag("use_double_wide_mlp", default=False) else 1  # in layers that read another's cache
     widths = tuple(
         0 if (moe and not beside) or not fed else width * (wider if cached is not attends else 1)
-        for width, moe, fed, cached, attends in zip(dense, sparse, plan.feeds, plan.kinds, plan.attends, strict=True)
+        for width, moe, fed, cached, attends in zip(
+            dense, sparse, plan.feeds, plan.kinds, plan.attends, strict=True
+        )
     )
     names = ("mlp_bias", "use_bias", "bias", "add_bias_linear", "use_mlp_bias")
-    bias = keys.flag(*names, default=family.mlp_bias) if family.mlp_bias or keys.has("mlp_bias", "use_mlp_bias") else False
+    bias = (
+        keys.flag(*names, default=family.mlp_bias)
+        if family.mlp_bias or keys.has("mlp_bias", "use_mlp_bias")
+        else False
+    )
     sparse = tuple(moe and fed for moe, fed in zip(sparse, plan.feeds, strict=True))
     return FeedForward(3 if family.gated else 2, bias, widths, experts, sparse)
 
@@ -86,14 +104,20 @@ def _dense_widths(keys: Keys, sizes: tuple[int, int, bool], sparse: tuple[bool, 
     classic = keys.text("model_type") == "bloom"
     names = (*_DENSE_WIDTH, *_WIDTH)
     if keys.text("model_type") == "granitemoehybrid" and not any(sparse):
-        names = ("shared_intermediate_size",)
+        return keys.per_layer("shared_intermediate_size", layers=layers, high=MAX_WIDTH, default=1)
     if keys.has(*names):
         widths = keys.per_layer(*names, layers=layers, high=MAX_WIDTH, default=1)
         return tuple(w // 2 for w in widths) if keys.text("model_type") == "qwen" else _adjusted(keys, widths)
     if keys.has("expansion_ratio"):
         return (int(keys.number("expansion_ratio", default=4) * hidden),) * layers
-    if "n_inner" in keys.raw or keys.has("n_embd", "d_model", "multi_query", "alibi", "attention_types") or classic:
-        return (4 * hidden,) * layers  # GPT-2, BLOOM, MPT and Falcon leave out a width of four times the hidden size
+    if (
+        "n_inner" in keys.raw
+        or keys.has("n_embd", "d_model", "multi_query", "alibi", "attention_types")
+        or classic
+    ):
+        return (
+            4 * hidden,
+        ) * layers  # GPT-2, BLOOM, MPT and Falcon leave out a width of four times the hidden size
     if all(sparse) or not fed:
         return (0,) * layers
     keys.refuse("`intermediate_size` is missing, so the model cannot be sized")
@@ -120,7 +144,9 @@ def _experts(keys: Keys, where: Keys, place: tuple[int, int, Family]) -> ExpertS
     shared, shared_width = _shared(keys, width)
     oss = keys.text("model_type") == "gpt_oss"
     router = hidden * count
-    corrected = keys.text("topk_method") == "noaux_tc" or keys.flag("use_routing_bias", "moe_router_enable_expert_bias", default=False)
+    corrected = keys.text("topk_method") == "noaux_tc" or keys.flag(
+        "use_routing_bias", "moe_router_enable_expert_bias", default=False
+    )
     if oss or corrected:
         router += count
     if keys.has("shared_expert_intermediate_size") and keys.text("model_type").startswith("qwen"):
@@ -137,7 +163,13 @@ def _shared(keys: Keys, width: int) -> tuple[int, int]:
         return 1, width
     total = ("shared_expert_intermediate_size", "shared_intermediate_size", "share_expert_dim")
     each = ("moe_shared_expert_intermediate_size",)
-    counts = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts", "num_shared_expert", "n_shared_expert")
+    counts = (
+        "n_shared_experts",
+        "num_shared_experts",
+        "moe_num_shared_experts",
+        "num_shared_expert",
+        "n_shared_expert",
+    )
     count = keys.integer(*counts, high=MAX_EXPERTS, default=0)
     if keys.has(*each):
         size = keys.integer(*each, high=MAX_WIDTH, default=0)
@@ -163,14 +195,19 @@ def _sparse_layers(keys: Keys, layers: int) -> tuple[bool, ...]:
         period = keys.integer("expert_layer_period", low=1, high=_HIGH, default=1)
         offset = keys.integer("expert_layer_offset", high=_HIGH, default=0)
         return tuple(i % period == offset for i in range(layers))
-    first = keys.integer("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index", high=_HIGH, default=0)
+    first = keys.integer(
+        "first_k_dense_replace", "num_dense_layers", "moe_layer_start_index", high=_HIGH, default=0
+    )
     last = keys.integer("moe_layer_end_index", low=-1, high=_HIGH, default=-1)
     last = layers - 1 if last < 0 else last
     dense_only = set(keys.integers("mlp_only_layers"))
     phase = 0 if keys.has("moe_layer_freq") else 1
     names = ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq", "moe_layer_interval")
     step = keys.integer(*names, high=_HIGH, default=1)
-    return tuple(first <= i <= last and i not in dense_only and step > 0 and (i + phase) % step == 0 for i in range(layers))
+    return tuple(
+        first <= i <= last and i not in dense_only and step > 0 and (i + phase) % step == 0
+        for i in range(layers)
+    )
 
 
 def _listed(value: list[object], layers: int) -> tuple[bool, ...]:

@@ -1,4 +1,4 @@
-"""Which kind of layer stands where: full attention, sliding window, recurrent, or none; every family says it its own way.
+"""Which kind of layer stands where: full attention, sliding window, recurrent, none; each family says it its own way.
 
 Reads keys of the config; knows nothing of sizes.
 """
@@ -51,7 +51,11 @@ class LayerPlan:
 
 def read_layers(keys: Keys, family: Family, count: int) -> LayerPlan:
     """The layers of a config, in order."""
-    pattern = keys.text("hybrid_override_pattern") if isinstance(keys.raw.get("hybrid_override_pattern"), str) else ""
+    pattern = (
+        keys.text("hybrid_override_pattern")
+        if isinstance(keys.raw.get("hybrid_override_pattern"), str)
+        else ""
+    )
     if pattern:
         return _lettered(keys, pattern, count)
     named = keys.texts("layers_block_type") or keys.texts("layer_types")
@@ -71,7 +75,9 @@ def read_layers(keys: Keys, family: Family, count: int) -> LayerPlan:
 def _lettered(keys: Keys, pattern: str, count: int) -> LayerPlan:
     """Nemotron-H: one letter a layer; attention, state, MLP and experts each are a layer of their own."""
     if len(pattern) != count or set(pattern) - set(_LETTERS):
-        keys.refuse(f"`hybrid_override_pattern` describes {len(pattern)} layers of M, *, - and E, the model has {count}")
+        keys.refuse(
+            f"`hybrid_override_pattern` describes {len(pattern)} layers of M, *, - and E, the model has {count}"
+        )
         return _uniform(count)
     kinds = tuple(_LETTERS[letter] for letter in pattern)
     feeds = tuple(letter in "-E" for letter in pattern)
@@ -105,7 +111,9 @@ def _shared(keys: Keys, kinds: tuple[LayerKind, ...]) -> tuple[LayerKind, ...]:
 def _hybrid(keys: Keys, count: int) -> tuple[LayerKind, ...] | None:
     """Full attention in some layers, recurrence in the others; None for a model without recurrence."""
     full = _full_layers(keys)
-    return None if full is None else tuple(LayerKind.FULL if full(i) else LayerKind.LINEAR for i in range(count))
+    return (
+        None if full is None else tuple(LayerKind.FULL if full(i) else LayerKind.LINEAR for i in range(count))
+    )
 
 
 def _full_layers(keys: Keys) -> Callable[[int], bool] | None:
@@ -135,10 +143,15 @@ def _windowed(keys: Keys, family: Family, count: int) -> tuple[LayerKind, ...]:
         return (LayerKind.FULL,) * count
     if isinstance(keys.raw.get("hybrid_layer_pattern"), list):
         marks = keys.integers("hybrid_layer_pattern")
-        return tuple(LayerKind.SLIDING if i < len(marks) and marks[i] else LayerKind.FULL for i in range(count))
+        return tuple(
+            LayerKind.SLIDING if i < len(marks) and marks[i] else LayerKind.FULL for i in range(count)
+        )
     letters = keys.raw.get("sliding_window_pattern")
     if isinstance(letters, str) and letters:
-        return tuple(LayerKind.SLIDING if letters[i % len(letters)] == "L" and i < count - 1 else LayerKind.FULL for i in range(count))
+        return tuple(
+            LayerKind.SLIDING if letters[i % len(letters)] == "L" and i < count - 1 else LayerKind.FULL
+            for i in range(count)
+        )
     names = ("sliding_window_pattern", "_sliding_window_pattern", "global_attn_every_n_layers")
     period = keys.integer(*names, high=_HIGH, default=family.default_period)
     if period:

@@ -1,6 +1,6 @@
 """Any Hugging Face config.json -> ModelFacts, or what keeps it from being sized.
 
-The only way into the catalog for models, ours included. Finds the language model in the file; leaves sizes to `decoder`.
+The only way into the catalog for models, ours included. Finds the language model in the file; `decoder` sizes it.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from disaggc.catalog.config_keys import CODE, Keys, parse_object
-from disaggc.catalog.decoder import Wrapping, decoder_facts
+from disaggc.catalog.decoder import decoder_facts
 from disaggc.catalog.facts import ModelFacts
 from disaggc.catalog.families import ENCODERS, UNSIZED
+from disaggc.catalog.model_summary import Wrapping
 from disaggc.catalog.towers import TOWERS, is_multimodal, tower_parameters
 from disaggc.diagnostics import Diagnostic, Outcome, error
 
@@ -27,14 +28,18 @@ def read_model_config(text: str, source: str, model_id: str | None = None) -> Ou
     return model_from_mapping(raw, source, model_id)
 
 
-def model_from_mapping(raw: Mapping[str, Any], source: str, model_id: str | None = None) -> Outcome[ModelFacts]:
+def model_from_mapping(
+    raw: Mapping[str, Any], source: str, model_id: str | None = None
+) -> Outcome[ModelFacts]:
     """As `read_model_config`, from the parsed object."""
     refusal = _refusal(raw)
     if refusal is not None:
         return Outcome(None, (error(CODE, f"`{source}`: {refusal}"),))
     problems: list[Diagnostic] = []
     keys = Keys(_text_part(raw, _DEEPEST), source, problems)
-    wrapping = Wrapping(model_id or source, multimodal=is_multimodal(raw), tower_parameters=tower_parameters(raw, source))
+    wrapping = Wrapping(
+        model_id or source, multimodal=is_multimodal(raw), tower_parameters=tower_parameters(raw, source)
+    )
     facts = decoder_facts(keys, wrapping)
     return Outcome(None if problems else facts, tuple(problems))
 

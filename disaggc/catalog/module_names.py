@@ -31,7 +31,9 @@ class ModuleSet:
     @classmethod
     def targets(cls, names: tuple[str, ...]) -> ModuleSet:
         """Targets of a compressed-tensors group: class names stand for every linear layer."""
-        return cls(tuple(n for n in names if n not in _EVERY_LINEAR), everything=bool(_EVERY_LINEAR & set(names)))
+        return cls(
+            tuple(n for n in names if n not in _EVERY_LINEAR), everything=bool(_EVERY_LINEAR & set(names))
+        )
 
     @property
     def names_head(self) -> bool:
@@ -43,13 +45,18 @@ class ModuleSet:
         return any(_fits(pattern, modules) for pattern in self.names)
 
 
+NO_MODULES = ModuleSet(())
+
+
 def _fits(pattern: str, modules: tuple[str, ...]) -> bool:
     if pattern.startswith("re:"):
         return _fits_regex(pattern[3:], modules)
     bare = _bare(pattern)
     if "*" in bare:
         return any(fnmatchcase(_bare(m), bare) or fnmatchcase(_bare(m), f"{bare}.*") for m in modules)
-    return any(_bare(m) == bare or _bare(m).startswith(f"{bare}.") or f".{bare}." in f".{m}." for m in modules)
+    return any(
+        _bare(m) == bare or _bare(m).startswith(f"{bare}.") or f".{bare}." in f".{m}." for m in modules
+    )
 
 
 def _bare(name: str) -> str:

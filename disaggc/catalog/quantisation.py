@@ -9,19 +9,17 @@ from dataclasses import dataclass
 
 from disaggc.catalog.config_keys import Keys
 from disaggc.catalog.facts import Precision
-from disaggc.catalog.module_names import ModuleSet
+from disaggc.catalog.module_names import NO_MODULES, ModuleSet
 
 _PLAIN_PARTS = frozenset({"router", "norm", "embedding", "state"})
 """Parts that quantisation tools leave alone whatever they are told: they are small or not linear layers."""
 _FLOAT_4_BLOCK = 16
-_KNOWN = (
-    "awq, bitsandbytes, compressed-tensors, fbgemm_fp8, fp8, gptq, modelopt, mxfp4, quark, auto-round, torchao"
-)
+_KNOWN = "awq, bitsandbytes, compressed-tensors, fbgemm_fp8, fp8, gptq, modelopt, mxfp4, quark, auto-round, torchao"
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One way to store a weight. scheme: fp8, int8, int4, mxfp4, nvfp4...; bytes_each with scales; compute: of its matmuls."""
+    """One way to store a weight. scheme: fp8, int8, int4, mxfp4, nvfp4...; bytes_each with scales; compute: its matmuls."""
 
     scheme: str
     bytes_each: float
@@ -34,7 +32,7 @@ class Quantisation:
 
     plain: Format
     groups: tuple[tuple[ModuleSet, Format], ...] = ()
-    ignored: ModuleSet = ModuleSet(())
+    ignored: ModuleSet = NO_MODULES
     only_experts: bool = False
     kv_dtype: str = "auto"
 
@@ -46,7 +44,10 @@ class Quantisation:
             return self.plain
         if self.ignored.matches(modules):
             return self.plain
-        return next((form for targets, form in self.groups if targets.everything or targets.matches(modules)), self.plain)
+        return next(
+            (form for targets, form in self.groups if targets.everything or targets.matches(modules)),
+            self.plain,
+        )
 
 
 def read_quantisation(keys: Keys, plain: Format) -> Quantisation:
@@ -71,7 +72,14 @@ def read_quantisation(keys: Keys, plain: Format) -> Quantisation:
 
 def _ignored(section: Keys) -> ModuleSet:
     names: list[str] = []
-    for key in ("modules_to_not_convert", "ignored_layers", "ignore", "exclude_modules", "exclude", "llm_int8_skip_modules"):
+    for key in (
+        "modules_to_not_convert",
+        "ignored_layers",
+        "ignore",
+        "exclude_modules",
+        "exclude",
+        "llm_int8_skip_modules",
+    ):
         names += section.texts(key)
     dynamic = section.section("dynamic")
     names += [f"re:{name[2:]}" for name in dynamic.raw if name.startswith("-:")] if dynamic else []
@@ -86,7 +94,7 @@ def _cache_dtype(section: Keys) -> str:
     return "fp8" if declared or named else "auto"
 
 
-def _single(section: Keys, method: str, plain: Format) -> Format | None:
+def _single(section: Keys, method: str, plain: Format) -> Format | None:  # noqa: PLR0911 - one row for each method
     """Methods that store every quantised module alike."""
     bits = section.integer("bits", "w_bit", low=1, high=16, default=4)
     group = section.raw.get("group_size", section.raw.get("q_group_size", 128))
@@ -146,9 +154,13 @@ def _compressed(section: Keys, plain: Format) -> tuple[tuple[ModuleSet, Format],
         if group is None or weights is None:
             continue
         targets = group.texts("targets") or ("Linear",)
-        found.append((ModuleSet.targets(targets), _stored(weights, group.section("input_activations"), plain)))
+        found.append(
+            (ModuleSet.targets(targets), _stored(weights, group.section("input_activations"), plain))
+        )
     if not found:
-        section.refuse("`quantization_config.config_groups` holds no group with `weights`, so its bytes cannot be known")
+        section.refuse(
+            "`quantization_config.config_groups` holds no group with `weights`, so its bytes cannot be known"
+        )
     found.sort(key=lambda pair: pair[0].everything)
     return tuple(found)
 
@@ -177,7 +189,9 @@ def _quark(section: Keys, plain: Format) -> tuple[tuple[ModuleSet, Format], ...]
     outer = section.section("global_quant_config")
     weight = outer.section("weight") if outer else None
     if weight is None:
-        section.refuse("`quantization_config.global_quant_config.weight` is missing, so its bytes cannot be known")
+        section.refuse(
+            "`quantization_config.global_quant_config.weight` is missing, so its bytes cannot be known"
+        )
         return ()
     dtype = weight.text("dtype", default="")
     group = weight.integer("group_size", low=-1, high=1_000_000, default=0)
@@ -187,4 +201,6 @@ def _quark(section: Keys, plain: Format) -> tuple[tuple[ModuleSet, Format], ...]
         return ((ModuleSet.all(), Format("mxfp4", 0.5 + 1 / 32, "fp4")),)
     bits = 4 if "int4" in dtype else 8
     scale = 2 / group if group > 0 else 0.0
-    return ((ModuleSet.all(), Format(f"int{bits}", bits / 8 + scale, "int8" if bits == 8 else plain.compute)),)
+    return (
+        (ModuleSet.all(), Format(f"int{bits}", bits / 8 + scale, "int8" if bits == 8 else plain.compute)),
+    )

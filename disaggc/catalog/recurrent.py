@@ -1,4 +1,4 @@
-"""Layers that keep a fixed state instead of a growing cache: Mamba, gated delta nets, short convolutions, linear attention.
+"""Layers that keep a fixed state instead of a growing cache: Mamba, delta nets, short convolutions, linear attention.
 
 Reads keys of the config; knows nothing of the layers around it.
 """
@@ -24,19 +24,21 @@ class RecurrentPart:
 
 def read_recurrent(keys: Keys, family: Family, hidden: int) -> RecurrentPart | None:
     """The recurrent layer a config describes; None where it names none."""
+    model_type = keys.text("model_type")
+    part: RecurrentPart | None = None
     if keys.has("linear_num_value_heads"):
-        return _delta_net(keys, hidden)
-    if keys.has("linear_attn_config"):
-        return _delta_attention(keys, hidden)
-    if keys.has("conv_L_cache"):
-        return _short_convolution(keys, hidden)
-    if keys.has("mamba_n_heads", "mamba_num_heads") or keys.text("model_type") == "mamba2":
-        return _mamba2(keys, hidden)
-    if keys.has("mamba_d_state") or keys.text("model_type") in {"mamba", "falcon_mamba"}:
-        return _mamba1(keys, hidden)
-    if keys.text("model_type") in {"minimax", "minimax_text_01", "minimax_m1"} or keys.has("attn_type_list"):
-        return _lightning(keys, family, hidden)
-    return None
+        part = _delta_net(keys, hidden)
+    elif keys.has("linear_attn_config"):
+        part = _delta_attention(keys, hidden)
+    elif keys.has("conv_L_cache"):
+        part = _short_convolution(keys, hidden)
+    elif keys.has("mamba_n_heads", "mamba_num_heads") or model_type == "mamba2":
+        part = _mamba2(keys, hidden)
+    elif keys.has("mamba_d_state") or model_type in {"mamba", "falcon_mamba"}:
+        part = _mamba1(keys, hidden)
+    elif model_type in {"minimax", "minimax_text_01", "minimax_m1"} or keys.has("attn_type_list"):
+        part = _lightning(keys, family, hidden)
+    return part
 
 
 def _state(keys: Keys, *, default: int = 2) -> int:
@@ -72,8 +74,18 @@ def _delta_attention(keys: Keys, hidden: int) -> RecurrentPart:
     heads, dim = _size(inner, "num_heads"), _size(inner, "head_dim")
     kernel = _size(inner, "short_conv_kernel_size", default=4)
     wide = heads * dim
-    parameters = hidden * 4 * wide + 3 * wide * kernel + 2 * (hidden * dim + dim * wide) + hidden * heads + heads + wide + dim
-    return RecurrentPart(parameters, heads * dim * dim * _state(keys, default=4) + 3 * wide * (kernel - 1) * 2)
+    parameters = (
+        hidden * 4 * wide
+        + 3 * wide * kernel
+        + 2 * (hidden * dim + dim * wide)
+        + hidden * heads
+        + heads
+        + wide
+        + dim
+    )
+    return RecurrentPart(
+        parameters, heads * dim * dim * _state(keys, default=4) + 3 * wide * (kernel - 1) * 2
+    )
 
 
 def _short_convolution(keys: Keys, hidden: int) -> RecurrentPart:
@@ -85,14 +97,21 @@ def _short_convolution(keys: Keys, hidden: int) -> RecurrentPart:
 
 def _mamba1(keys: Keys, hidden: int) -> RecurrentPart:
     """Mamba: one state vector for each channel."""
-    wide = keys.integer("intermediate_size" if keys.text("model_type").endswith("mamba") else "mamba_d_inner",
-                        low=1, high=_HIGH, default=_size(keys, "mamba_expand", "expand", default=2) * hidden)  # fmt: skip
+    expanded = _size(keys, "mamba_expand", "expand", default=2) * hidden
+    name = "intermediate_size" if keys.text("model_type").endswith("mamba") else "mamba_d_inner"
+    wide = keys.integer(name, low=1, high=_HIGH, default=expanded)
     states = _size(keys, "mamba_d_state", "state_size", default=16)
     kernel = _size(keys, "mamba_d_conv", "conv_kernel", default=4)
     rank = keys.raw.get("mamba_dt_rank", keys.raw.get("time_step_rank"))
-    steps = rank if isinstance(rank, int) and not isinstance(rank, bool) and 0 < rank < _HIGH else -(-hidden // 16)
+    steps = (
+        rank
+        if isinstance(rank, int) and not isinstance(rank, bool) and 0 < rank < _HIGH
+        else -(-hidden // 16)
+    )
     bias = keys.flag("mamba_conv_bias", "use_conv_bias", default=True)
-    parameters = hidden * 2 * wide + wide * (kernel + bias) + wide * (steps + 2 * states) + steps * wide + wide
+    parameters = (
+        hidden * 2 * wide + wide * (kernel + bias) + wide * (steps + 2 * states) + steps * wide + wide
+    )
     parameters += wide * states + wide + wide * hidden
     if keys.text("model_type") == "jamba":
         parameters += steps + 2 * states

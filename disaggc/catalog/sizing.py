@@ -45,7 +45,9 @@ def _uses_ds_mla(model: ModelFacts, kv_dtype: str) -> bool:
     """Sparse-attention models store an fp8 cache in the layout their kernels need, whatever fp8 name is given."""
     sparse = model.kv_extra_bytes_per_token > 0
     resolved = model.kv_cache_dtype if kv_dtype == "auto" else kv_dtype
-    return model.attention is Attention.MLA and (resolved == "fp8_ds_mla" or (sparse and resolved.startswith("fp8")))
+    return model.attention is Attention.MLA and (
+        resolved == "fp8_ds_mla" or (sparse and resolved.startswith("fp8"))
+    )
 
 
 def kv_bytes_per_rank(model: ModelFacts, shape: Shape, kv_dtype: str) -> tuple[float, float]:
@@ -70,8 +72,8 @@ def weight_bytes_per_rank(model: ModelFacts, shape: Shape) -> float:
     """Weights on the fullest accelerator, bytes.
 
     Attention, MLP and shared experts by TP; KV projections by min(TP, kv_heads); MLA's low-rank inputs, routers, norms
-    and the indexer on every rank; routed experts over DP x TP (whole experts under EP, their width without), rounded up;
-    layers by PP, the embedding on the first stage and the head on the last. Encoders stand whole on every first stage.
+    and the indexer on every rank; routed experts over DP x TP (whole experts under EP, rounded up; their width without);
+    layers by PP, the embedding on the first stage and the head on the last; encoders whole on the first stage.
     """
     total = 0.0
     ends = {"embedding": 0.0, "head": 0.0}
@@ -86,6 +88,11 @@ def weight_bytes_per_rank(model: ModelFacts, shape: Shape) -> float:
     ends["embedding"] += 2.0 * model.tower_parameters
     layers = total * _stage_share(model, shape.pp)
     return layers + (sum(ends.values()) if shape.pp == 1 else max(ends.values()))
+
+
+def absorbed_bytes_per_rank(model: ModelFacts, shape: Shape) -> float:
+    """The 16-bit copy of MLA's latent up-projection that vLLM makes after loading; divided by TP, by PP stage."""
+    return 2.0 * model.absorbed_parameters / shape.tp * _stage_share(model, shape.pp)
 
 
 def tp_allowed(model: ModelFacts, tp: int) -> str | None:

@@ -1,7 +1,7 @@
 """Reads an installed (or unpacked) vLLM and writes what it accepts: `python -m disaggc.catalog.snapshot --out DIR`.
 
-Runs inside an environment that holds vLLM; imports nothing of disaggc but the source reader beside it. With `--source DIR`
-the vLLM package under DIR is read instead of the installed one (its dependencies must be importable).
+Runs inside an environment that holds vLLM; imports nothing of disaggc but the source reader beside it. With
+`--source DIR` the vLLM package under DIR is read instead of the installed one (its dependencies must be importable).
 """
 
 from __future__ import annotations

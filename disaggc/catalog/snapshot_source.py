@@ -1,4 +1,4 @@
-"""What the vLLM parser does not say, read from its source without running it: KV connectors, their options, their limits.
+"""What the vLLM parser does not say, read from its source without running it: KV connectors, their options, limits.
 
 Standard library only, for it runs in vLLM's environment. Knows where vLLM keeps its connectors.
 """
@@ -17,11 +17,10 @@ _FAMILIES = (
     ("Mooncake", "mooncake"),
     ("MoRIIO", "moriio"),
 )
-_READERS = {"get_from_extra_config", "get"}
 
 
 def connectors(package: Path) -> dict[str, dict[str, Any]]:
-    """Registered connectors: family, option keys their module reads, whether the class supports the hybrid KV manager."""
+    """Registered connectors: family, option keys their module reads, whether the class supports hybrid KV caches."""
     registered = _registered(package / _CONNECTORS / "factory.py")
     table = {}
     for name, module in sorted(registered.items()):
@@ -71,29 +70,25 @@ def _module_files(package: Path, module: str) -> list[Path]:
 
 def _option_keys(file: Path) -> set[str]:
     """String keys read from `kv_connector_extra_config`, by whichever way."""
-    keys = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in _READERS
-            and node.args
+    found = (_option_key(node) for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    return {key for key in found if key is not None}
+
+
+def _option_key(node: ast.AST) -> str | None:
+    """The key of `extra.get("key")`, `extra["key"]`, `"key" in extra` or `get_from_extra_config("key", ...)`."""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(attr="get_from_extra_config"), args=[ast.Constant(value=str(key)), *_]
         ):
-            direct = node.func.attr == "get_from_extra_config"
-            first = node.args[0]
-            if (
-                (direct or _is_extra(node.func.value))
-                and isinstance(first, ast.Constant)
-                and isinstance(first.value, str)
-            ):
-                keys.add(first.value)
-        elif isinstance(node, ast.Subscript) and _is_extra(node.value):
-            if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
-                keys.add(node.slice.value)
-        elif isinstance(node, ast.Compare) and len(node.comparators) == 1 and _is_extra(node.comparators[0]):
-            if isinstance(node.left, ast.Constant) and isinstance(node.left.value, str):
-                keys.add(node.left.value)
-    return keys
+            return key
+        case ast.Call(func=ast.Attribute(attr="get", value=owner), args=[ast.Constant(value=str(key)), *_]):
+            return key if _is_extra(owner) else None
+        case ast.Subscript(value=owner, slice=ast.Constant(value=str(key))):
+            return key if _is_extra(owner) else None
+        case ast.Compare(left=ast.Constant(value=str(key)), comparators=[owner]):
+            return key if _is_extra(owner) else None
+        case _:
+            return None
 
 
 def _is_extra(node: ast.expr) -> bool:
