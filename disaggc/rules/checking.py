@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from disaggc.diagnostics import Diagnostic, Severity
 from disaggc.rules.registry import plan_rules, spec_rules
-from disaggc.rules.rule import Finding, PlanRule, Rule, SpecRule, stamped
+from disaggc.rules.rule import Finding, Planned, PlanRule, Rule, SpecRule, stamped
 
 if TYPE_CHECKING:
     from disaggc.ir.plan import DeploymentPlan
@@ -23,10 +23,16 @@ def check(resolved: ResolvedSpec, rules: Iterable[SpecRule] | None = None) -> tu
     return tuple(d for rule in chosen for d in _guarded(rule, rule.check, resolved))
 
 
-def check_plan(plan: DeploymentPlan, rules: Iterable[PlanRule] | None = None) -> tuple[Diagnostic, ...]:
-    """Findings about the plan, at plan paths; all plan rules unless some are given. DGC190 where a rule failed."""
+def check_plan(
+    plan: DeploymentPlan, resolved: ResolvedSpec | None = None, rules: Iterable[PlanRule] | None = None
+) -> tuple[Diagnostic, ...]:
+    """Findings about the plan; all plan rules unless given. Without `resolved` what needs facts is not checked.
+
+    Paths are those of the spec that caused the element (a service, mostly). DGC190 where a rule failed.
+    """
     chosen = plan_rules() if rules is None else tuple(rules)
-    return tuple(d for rule in chosen for d in _guarded(rule, rule.check, plan))
+    subject = Planned(plan, resolved)
+    return tuple(d for rule in chosen for d in _guarded(rule, rule.check, subject))
 
 
 def _guarded(rule: Rule, run: Callable[[S], Iterator[Finding]], subject: S) -> Iterator[Diagnostic]:

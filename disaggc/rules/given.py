@@ -128,19 +128,17 @@ def _flag(
     snapshot: EngineSnapshot, path: FieldPath, *, roles: tuple[RoleName, ...], value: SettingValue
 ) -> GivenFlag:
     written = str(path[-1])
-    name, _, key = written.replace("_", "-").partition(".")
-    flag, negated = _resolved(snapshot, name)
-    return GivenFlag(written, flag, key, negated, value, path, roles, snapshot.flags.get(flag))
-
-
-def _resolved(snapshot: EngineSnapshot, name: str) -> tuple[str, bool]:
-    """VLLM's own name of a flag or alias, and whether it was written in its `no-` form."""
-    if name in snapshot.flags:
-        return name, False
-    for flag, facts in snapshot.flags.items():
-        if name in facts.aliases or f"-{name}" in facts.aliases or f"--{name}" in facts.aliases:
-            return flag, False
-    positive = name.removeprefix("no-")
-    if positive != name and positive in snapshot.flags:
-        return positive, True
-    return name, False
+    use = snapshot.flag(written)
+    if use is None:
+        name, _, key = written.replace("_", "-").partition(".")
+        return GivenFlag(written, name, key, negated=False, value=value, path=path, roles=roles, facts=None)
+    return GivenFlag(
+        written,
+        use.flag.name,
+        use.key or "",
+        negated=use.negated,
+        value=value,
+        path=path,
+        roles=roles,
+        facts=use.flag,
+    )

@@ -32,8 +32,16 @@ class Finding:
     severity: Severity | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan with the spec it was made from; resolved is None for a plan read back from a file on its own."""
+
+    plan: DeploymentPlan
+    resolved: ResolvedSpec | None = None
+
+
 SpecCheck = Callable[["ResolvedSpec"], Iterator[Finding]]
-PlanCheck = Callable[["DeploymentPlan"], Iterator[Finding]]
+PlanCheck = Callable[[Planned], Iterator[Finding]]
 
 
 @dataclass(frozen=True, slots=True)

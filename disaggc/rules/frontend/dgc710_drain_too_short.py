@@ -1,7 +1,7 @@
 """A drain that is shorter than a request may take.
 
-A replica that is stopped finishes its requests for `drain_timeout` and then cuts the rest. When the spec itself allows
-requests to take longer, each rollout loses some of them.
+A replica that is stopped finishes its requests for `drain_timeout` and then cuts the rest. When the spec itself
+allows requests to take longer, each rollout loses some of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A proxy port that is not free.
 
-The port planner gives engines and administration the ports 19000 to 31520. Above 32767 Linux hands ports to outgoing
-connections, so a listener may find its own taken. Below 1024 a port needs privileges the proxy does not have.
+The port planner gives engines and administration the ports 19000 to 31520. Above 32767 Linux hands ports to
+outgoing connections, so a listener may find its own taken. Below 1024 a port needs privileges the proxy does not
+have.
 """
 
 from __future__ import annotations

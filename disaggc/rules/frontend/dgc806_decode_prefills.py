@@ -1,7 +1,7 @@
 """Decode engines that take over prefill when it fails.
 
-Under load a failing prefill engine then turns every decode engine into a slow prefill engine, and token latency breaks
-for all; and as long as it lasts nobody sees that nothing is disaggregated.
+Under load a failing prefill engine then turns every decode engine into a slow prefill engine, and token latency
+breaks for all; and as long as it lasts nobody sees that nothing is disaggregated.
 """
 
 from __future__ import annotations

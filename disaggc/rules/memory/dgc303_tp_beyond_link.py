@@ -1,7 +1,7 @@
 """Tensor parallelism wider than the fast link.
 
-Every layer of a tensor-parallel engine waits for an all-reduce over all its accelerators. Across the network between
-nodes that costs more than the engine saves; vLLM also needs several nodes for it.
+Every layer of a tensor-parallel engine waits for an all-reduce over all its accelerators. Across the network
+between nodes that costs more than the engine saves; vLLM also needs several nodes for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Prefill and decode degrees of which no pair can exchange KV.
 
-The connector checks the pair at the first handshake, long after both engines report healthy. One degree must divide the
-other; with NIXL, prefill may not be wider than decode once it exceeds the KV heads; 4-bit KV needs equal shards.
+The connector checks the pair at the first handshake, long after both engines report healthy. One degree must divide
+the other; with NIXL, prefill may not be wider than decode once it exceeds the KV heads; 4-bit KV needs equal
+shards.
 """
 
 from __future__ import annotations

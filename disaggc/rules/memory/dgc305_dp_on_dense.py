@@ -1,7 +1,7 @@
 """Data parallelism of a dense model.
 
-Data-parallel ranks of a dense model share nothing; vLLM rejects an external balancer over them and several nodes of one
-group collided on one port. More replicas do the same with independent failures.
+Data-parallel ranks of a dense model share nothing; vLLM rejects an external balancer over them and several nodes of
+one group collided on one port. More replicas do the same with independent failures.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Shapes with which the KV connector does not work.
 
 NIXL decode engines cannot be pipeline parallel, nor can prefill engines of hybrid models; MoRIIO knows no pipeline
-stages and misroutes its handshake when data and tensor parallelism meet on one host. vLLM raises only at start or at
-the first request.
+stages and misroutes its handshake when data and tensor parallelism meet on one host. vLLM raises only at start or
+at the first request.
 """
 
 from __future__ import annotations

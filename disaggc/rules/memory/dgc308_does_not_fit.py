@@ -1,7 +1,7 @@
 """A model that fits in no allowed shape.
 
-Weights, the smallest activation buffers and the KV of one sequence of `max-model-len` must fit into the share of memory
-that the engine may take. vLLM checks this at start, after the weights were loaded.
+Weights, the smallest activation buffers and the KV of one sequence of `max-model-len` must fit into the share of
+memory that the engine may take. vLLM checks this at start, after the weights were loaded.
 """
 
 from __future__ import annotations

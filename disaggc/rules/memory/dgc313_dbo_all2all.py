@@ -1,7 +1,7 @@
 """Dual batch overlap with an all-to-all backend that cannot overlap.
 
-`enable-dbo` hides expert dispatch behind compute and works only with the DeepEP and NIXL dispatchers (on ROCm with the
-default one too). vLLM refuses to start otherwise.
+`enable-dbo` hides expert dispatch behind compute and works only with the DeepEP and NIXL dispatchers (on ROCm with
+the default one too). vLLM refuses to start otherwise.
 """
 
 from __future__ import annotations

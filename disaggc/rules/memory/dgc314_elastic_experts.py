@@ -1,7 +1,7 @@
 """Elastic expert parallelism without what it needs.
 
-`enable-elastic-ep` resizes a running expert group: it needs expert load balancing and a single pipeline stage. While it
-resizes, the engine answers 503 to everything, metrics included, so a disaggc rollout and it would fight.
+`enable-elastic-ep` resizes a running expert group: it needs expert load balancing and a single pipeline stage.
+While it resizes, the engine answers 503 to everything, metrics included, so a disaggc rollout and it would fight.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sleep mode with a connector that cannot follow.
 
-A sleeping engine unmaps memory that its KV connector has registered. Only NIXL pull over UCX and Mooncake over RDMA can
-register it again; vLLM refuses to start with the others.
+A sleeping engine unmaps memory that its KV connector has registered. Only NIXL pull over UCX and Mooncake over RDMA
+can register it again; vLLM refuses to start with the others.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ RULE = SpecRule(
           chat:
             engine:
               connector: {type: nixl-push}
+        #                       ^ DGC422
               settings: {enable-sleep-mode: true}
         #                                   ^ DGC315
         """,

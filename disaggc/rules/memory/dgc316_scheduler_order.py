@@ -1,7 +1,7 @@
 """Scheduler limits that contradict each other.
 
-A prompt longer than `max-model-len` never arrives, so a threshold above it never acts and vLLM refuses it. With chunked
-prefill switched off, one step must hold a whole prompt, which the planned batch does not.
+A prompt longer than `max-model-len` never arrives, so a threshold above it never acts and vLLM refuses it. With
+chunked prefill switched off, one step must hold a whole prompt, which the planned batch does not.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A disaggregated service that lacks one of its roles.
 
-Without a prefill engine decode recomputes every prompt itself, with HTTP 200 and no sign of it; without a decode engine
-nothing is ever answered.
+Without a prefill engine decode recomputes every prompt itself, with HTTP 200 and no sign of it; without a decode
+engine nothing is ever answered.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from disaggc.diagnostics import Severity
 from disaggc.resolve.model import ResolvedSpec
 from disaggc.resolve.owned import OWNED_FLAGS
 from disaggc.rules.given import flags
-from disaggc.rules.removed import REMOVED_FLAGS
 from disaggc.rules.rule import Finding, SpecRule
 from disaggc.spec.near import nearest
 
@@ -22,7 +21,8 @@ def check(resolved: ResolvedSpec) -> Iterator[Finding]:
     for service in resolved.services:
         known = service.snapshot.flags
         for given in flags(service):
-            if given.facts is not None or given.flag in REMOVED_FLAGS or given.flag in OWNED_FLAGS:
+            gone = service.snapshot.removed_flags or {}
+            if given.facts is not None or given.flag in gone or given.flag in OWNED_FLAGS:
                 continue
             close = nearest(given.flag, known)
             yield Finding(

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from disaggc.diagnostics import Severity
 from disaggc.resolve.model import ResolvedSpec
 from disaggc.rules.given import flags
-from disaggc.rules.removed import REMOVED_FLAGS
 from disaggc.rules.rule import Finding, SpecRule
 
 
@@ -18,12 +17,13 @@ def check(resolved: ResolvedSpec) -> Iterator[Finding]:
     """Settings of the removal table that the pinned version does not know."""
     for service in resolved.services:
         for given in flags(service):
-            if given.facts is None and given.flag in REMOVED_FLAGS:
+            reason = (service.snapshot.removed_flags or {}).get(given.flag)
+            if given.facts is None and reason is not None:
                 yield Finding(
                     f"`{given.written}` is no flag of vLLM {service.given.engine.vllm} any more; "
                     "every engine would refuse to start",
                     given.path,
-                    help=f"remove it: {REMOVED_FLAGS[given.flag]}",
+                    help=f"remove it: {reason}",
                     at_key=True,
                 )
 

@@ -1,7 +1,7 @@
 """A value of another type than the flag takes.
 
-A boolean flag takes true or false, a number flag a number, a JSON flag a mapping. vLLM's parser would refuse the text
-at start, on every replica.
+A boolean flag takes true or false, a number flag a number, a JSON flag a mapping. vLLM's parser would refuse the
+text at start, on every replica.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A value that is not among the flag's choices.
 
-vLLM's parser refuses it at start. Choices differ between versions, so a recipe for another version may name one that
-has gone.
+vLLM's parser refuses it at start. Choices differ between versions, so a recipe for another version may name one
+that has gone.
 """
 
 from __future__ import annotations

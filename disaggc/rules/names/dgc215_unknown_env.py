@@ -1,7 +1,7 @@
 """A VLLM_ variable that the pinned vLLM does not read.
 
-vLLM only warns about an unknown VLLM_ name. The engines are started with `--fail-on-environ-validation`, so a mistyped
-one stops them at start instead of being ignored for weeks; here it is found earlier.
+vLLM only warns about an unknown VLLM_ name. The engines are started with `--fail-on-environ-validation`, so a
+mistyped one stops them at start instead of being ignored for weeks; here it is found earlier.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from disaggc.diagnostics import Severity
 from disaggc.resolve.model import ResolvedSpec
 from disaggc.resolve.owned import OWNED_ENV
 from disaggc.rules.given import env
-from disaggc.rules.removed import REMOVED_ENV
 from disaggc.rules.rule import Finding, SpecRule
 from disaggc.spec.near import nearest
 
@@ -24,7 +23,7 @@ def check(resolved: ResolvedSpec) -> Iterator[Finding]:
         for given in env(service):
             if not given.name.startswith("VLLM_") or given.name in known:
                 continue
-            if given.name in REMOVED_ENV or given.name in OWNED_ENV:
+            if given.name in (service.snapshot.removed_env or {}) or given.name in OWNED_ENV:
                 continue
             close = nearest(given.name, known)
             yield Finding(

@@ -12,7 +12,6 @@ from disaggc.diagnostics import Severity
 from disaggc.resolve.model import ResolvedSpec
 from disaggc.resolve.owned import OWNED_ENV
 from disaggc.rules.given import env
-from disaggc.rules.removed import REMOVED_ENV
 from disaggc.rules.rule import Finding, SpecRule
 
 
@@ -20,13 +19,13 @@ def check(resolved: ResolvedSpec) -> Iterator[Finding]:
     """Names of the removal table that the pinned version does not know."""
     for service in resolved.services:
         for given in env(service):
-            known = given.name in service.snapshot.env_names
-            if known or given.name not in REMOVED_ENV or given.name in OWNED_ENV:
+            reason = (service.snapshot.removed_env or {}).get(given.name)
+            if reason is None or given.name in OWNED_ENV:
                 continue
             yield Finding(
                 f"`{given.name}` is not read by vLLM {service.given.engine.vllm} any more",
                 given.path,
-                help=f"remove it: {REMOVED_ENV[given.name]}",
+                help=f"remove it: {reason}",
                 at_key=True,
             )
 

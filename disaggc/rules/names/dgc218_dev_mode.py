@@ -1,7 +1,7 @@
 """Development endpoints opened on an engine.
 
-`VLLM_SERVER_DEV_MODE=1` adds unauthenticated endpoints that put the engine to sleep, drop its cache or run code paths
-meant for tests.
+`VLLM_SERVER_DEV_MODE=1` adds unauthenticated endpoints that put the engine to sleep, drop its cache or run code
+paths meant for tests.
 """
 
 from __future__ import annotations

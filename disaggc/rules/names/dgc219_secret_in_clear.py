@@ -1,7 +1,7 @@
 """A secret written into the spec.
 
-The spec lies in a repository, and its values end up in units, manifests and process lists. A secret goes by name only;
-the target fetches its value from its own store.
+The spec lies in a repository, and its values end up in units, manifests and process lists. A secret goes by name
+only; the target fetches its value from its own store.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The same flag under two names.
 
-An alias, a `no-` form or an underscore spelling is the same flag. With both on one command line the last one wins, and
-which one is last is not visible in the spec.
+An alias, a `no-` form or an underscore spelling is the same flag. With both on one command line the last one wins,
+and which one is last is not visible in the spec.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Weights fetched by name without a revision.
 
-Each engine would resolve the newest revision when it starts. A prefill and a decode engine started on two days may then
-hold different weights; the connector's handshake compares the model's name, not its content.
+Each engine would resolve the newest revision when it starts. A prefill and a decode engine started on two days may
+then hold different weights; the connector's handshake compares the model's name, not its content.
 """
 
 from __future__ import annotations

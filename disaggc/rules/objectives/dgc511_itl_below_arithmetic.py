@@ -1,7 +1,7 @@
 """A time between tokens that no layout can reach.
 
-Every token reads the active weights once. At the memory bandwidth of the widest allowed replica that alone takes longer
-than the bound allows.
+Every token reads the active weights once. At the memory bandwidth of the widest allowed replica that alone takes
+longer than the bound allows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Arrivals more variable than any service sees.
 
-The coefficient of variation is 1 for independent users and reaches 3 or 4 in recorded bursty traffic. A much larger one
-makes every queue bound unreachable; mostly it is a percentage or a variance in the wrong field.
+The coefficient of variation is 1 for independent users and reaches 3 or 4 in recorded bursty traffic. A much larger
+one makes every queue bound unreachable; mostly it is a percentage or a variance in the wrong field.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A process target without a usable command.
 
-A systemd unit needs the absolute path of the vllm executable: it has no shell and no search path of its own to trust.
+A systemd unit needs the absolute path of the vllm executable: it has no shell and no search path of its own to
+trust.
 """
 
 from __future__ import annotations

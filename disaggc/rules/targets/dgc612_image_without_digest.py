@@ -1,7 +1,7 @@
 """An image that is not pinned.
 
-A tag can mean another build tomorrow. A prefill engine started then could not exchange KV with a decode engine started
-today, and the handshake would refuse every request between them.
+A tag can mean another build tomorrow. A prefill engine started then could not exchange KV with a decode engine
+started today, and the handshake would refuse every request between them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A replica over several nodes on compose.
 
-A compose project lives on one host and knows nothing of the others; ranks of one engine cannot be ordered across them.
+A compose project lives on one host and knows nothing of the others; ranks of one engine cannot be ordered across
+them.
 """
 
 from __future__ import annotations

@@ -49,15 +49,43 @@ RULE = SpecRule(
     sources=("Kubernetes API: Secret",),
     fails=(
         """
-        services: {chat: {proxy: {api_key: {kubernetes_secret: {name: chat, key: token}}}}}
-        #                                  ^ DGC618
+        services:
+          code:
+            model: {id: meta-llama/Llama-3.1-8B, weights: /models/llama}
+            workload: {fill: {input_tokens: 512, output_tokens: 64, rate: 1/s}}
+            engine:
+              vllm: 0.33.0
+              command: /opt/vllm/bin/vllm
+              image: example.org/vllm@sha256:2222222222222222222222222222222222222222222222222222222222222222
+            proxy: {port: 8001, api_key: {kubernetes_secret: {name: chat, key: token}}}
+        #                                ^ DGC618
         """,
         """
         target: kubernetes
-        services: {chat: {proxy: {api_key: {file: /etc/key}}}}
-        #                                         ^ DGC618
+        services:
+          code:
+            model: {id: meta-llama/Llama-3.1-8B, weights: /models/llama}
+            workload: {fill: {input_tokens: 512, output_tokens: 64, rate: 1/s}}
+            engine:
+              vllm: 0.33.0
+              command: /opt/vllm/bin/vllm
+              image: example.org/vllm@sha256:2222222222222222222222222222222222222222222222222222222222222222
+            proxy: {port: 8001, api_key: {file: /etc/key}}
+        #                                       ^ DGC618
         """,
     ),
-    passes=("services: {chat: {proxy: {api_key: {file: /etc/key}}}}",),
+    passes=(
+        """
+        services:
+          code:
+            model: {id: meta-llama/Llama-3.1-8B, weights: /models/llama}
+            workload: {fill: {input_tokens: 512, output_tokens: 64, rate: 1/s}}
+            engine:
+              vllm: 0.33.0
+              command: /opt/vllm/bin/vllm
+              image: example.org/vllm@sha256:2222222222222222222222222222222222222222222222222222222222222222
+            proxy: {port: 8001, api_key: {file: /etc/key}}
+        """,
+    ),
     suppressible=False,
 )

@@ -1,7 +1,7 @@
 """Pods without RDMA devices on an RDMA fabric.
 
-A pod sees network cards only if it asks for them. Without `rdma_resource` KV moves over TCP: time to first token grows
-5 to 100 times, every request answers 200.
+A pod sees network cards only if it asks for them. Without `rdma_resource` KV moves over TCP: time to first token
+grows 5 to 100 times, every request answers 200.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Settings that prefill and decode must share.
 
-The handshake compares some of them at the first request (dtype, KV dtype, attention backend, speculation); nothing at
-all compares the others: with different context lengths, tokenizers, chat templates or parsers one role accepts what
-the other refuses, and requests hang or answers change with HTTP 200.
+The handshake compares some of them at the first request (dtype, KV dtype, attention backend, speculation); nothing
+at all compares the others: with different context lengths, tokenizers, chat templates or parsers one role accepts
+what the other refuses, and requests hang or answers change with HTTP 200.
 """
 
 from __future__ import annotations

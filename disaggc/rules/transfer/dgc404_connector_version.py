@@ -40,6 +40,6 @@ RULE = SpecRule(
         #                                                          ^ DGC404
         """,
     ),
-    passes=("services: {chat: {engine: {connector: {type: nixl-push}}}}",),
+    passes=("services: {chat: {engine: {connector: {type: nixl}}}}",),
     suppressible=False,
 )

@@ -11,7 +11,6 @@ from disaggc.diagnostics import Severity
 from disaggc.resolve.model import ResolvedSpec
 from disaggc.resolve.owned import OWNED_CONNECTOR_OPTIONS
 from disaggc.rules.given import at, transfers_kv
-from disaggc.rules.removed import REMOVED_OPTIONS
 from disaggc.rules.rule import Finding, SpecRule
 from disaggc.rules.wording import listed
 from disaggc.spec.near import nearest
@@ -29,7 +28,7 @@ def check(resolved: ResolvedSpec) -> Iterator[Finding]:
             if key in known or key in OWNED_CONNECTOR_OPTIONS:
                 continue
             close = nearest(key, known)
-            gone = REMOVED_OPTIONS.get(key)
+            gone = (service.snapshot.removed_kv_transfer_keys or {}).get(key)
             way_out = f"write `{close}`" if close else f"known: {listed(sorted(known))}"
             yield Finding(
                 f"`{key}` is not an option of the {connector.type} connector in vLLM {service.given.engine.vllm}; "

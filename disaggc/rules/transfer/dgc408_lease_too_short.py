@@ -1,8 +1,8 @@
 """A lease that ends before decode can fetch the KV.
 
-Prefill keeps the KV of a finished prompt for the lease. Between its answer and decode's admission nothing renews it:
-the proxy's hop, decode's queue and a first handshake of about 5 s must fit. KV read after its lease is other requests'
-memory: wrong tokens with HTTP 200.
+Prefill keeps the KV of a finished prompt for the lease. Between its answer and decode's admission nothing renews
+it: the proxy's hop, decode's queue and a first handshake of about 5 s must fit. KV read after its lease is other
+requests' memory: wrong tokens with HTTP 200.
 """
 
 from __future__ import annotations

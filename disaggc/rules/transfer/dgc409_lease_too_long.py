@@ -1,7 +1,7 @@
 """A lease that never ends.
 
-KV that decode never fetches (a client that left, a decode engine that died) stays on prefill until its lease ends. With
-a very long one prefill's memory fills with it and the engine stands still.
+KV that decode never fetches (a client that left, a decode engine that died) stays on prefill until its lease ends.
+With a very long one prefill's memory fills with it and the engine stands still.
 """
 
 from __future__ import annotations

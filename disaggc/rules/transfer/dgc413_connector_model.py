@@ -1,7 +1,7 @@
 """A connector that cannot move this model's state.
 
-MoRIIO reads one attention group only and does not write sliding-window layers; a connector without support for several
-cache groups switches the hybrid cache manager off, and hybrid models then fail at start.
+MoRIIO reads one attention group only and does not write sliding-window layers; a connector without support for
+several cache groups switches the hybrid cache manager off, and hybrid models then fail at start.
 """
 
 from __future__ import annotations

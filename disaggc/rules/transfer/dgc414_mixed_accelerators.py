@@ -1,7 +1,7 @@
 """Prefill and decode on different accelerators without a pinned attention backend.
 
-vLLM picks the attention backend by accelerator. Its name is part of the handshake, and backends disagree on block size
-and layout, so a mixed pair is refused at the first request unless the backend is named.
+vLLM picks the attention backend by accelerator. Its name is part of the handshake, and backends disagree on block
+size and layout, so a mixed pair is refused at the first request unless the backend is named.
 """
 
 from __future__ import annotations

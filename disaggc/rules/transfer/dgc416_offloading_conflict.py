@@ -1,7 +1,7 @@
 """KV offloading that replaces the P/D connector.
 
-`kv-offloading-size` makes vLLM overwrite `kv_connector` and set `kv_role` to `kv_both`: the engine starts, and prefill
-and decode no longer exchange anything, with HTTP 200.
+`kv-offloading-size` makes vLLM overwrite `kv_connector` and set `kv_role` to `kv_both`: the engine starts, and
+prefill and decode no longer exchange anything, with HTTP 200.
 """
 
 from __future__ import annotations

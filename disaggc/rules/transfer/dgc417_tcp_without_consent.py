@@ -1,7 +1,7 @@
 """KV over plain TCP without saying so.
 
-KV over TCP reaches a tenth of the line rate; time to first token grows 5 to 100 times with HTTP 200. The spec must say
-that this is wanted.
+KV over TCP reaches a tenth of the line rate; time to first token grows 5 to 100 times with HTTP 200. The spec must
+say that this is wanted.
 """
 
 from __future__ import annotations

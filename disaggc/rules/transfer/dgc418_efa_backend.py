@@ -1,7 +1,7 @@
 """EFA without the libfabric backend.
 
-UCX never uses RDMA on EFA: transfers fall back to TCP with HTTP 200. The compiler writes `LIBFABRIC`; options that name
-another backend, and connectors that cannot use it, are errors.
+UCX never uses RDMA on EFA: transfers fall back to TCP with HTTP 200. The compiler writes `LIBFABRIC`; options that
+name another backend, and connectors that cannot use it, are errors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """UCX transports that cannot reach accelerator memory.
 
-`UCX_TLS` lists the only transports UCX may use. Without `cuda_copy` (NVIDIA) or `rocm_copy` (AMD) KV cannot leave the
-accelerator and the first transfer fails. Left unset, the compiler writes a complete list.
+`UCX_TLS` lists the only transports UCX may use. Without `cuda_copy` (NVIDIA) or `rocm_copy` (AMD) KV cannot leave
+the accelerator and the first transfer fails. Left unset, the compiler writes a complete list.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """8-bit KV of a hybrid model through a connector.
 
-Scales and states of hybrid models travelled wrongly in several versions: engines report healthy and answers are wrong.
-It needs a canary on the cluster before traffic.
+Scales and states of hybrid models travelled wrongly in several versions: engines report healthy and answers are
+wrong. It needs a canary on the cluster before traffic.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The push connector, which is young.
 
-An aborted or unposted write leaves decode waiting with its blocks held, and a watchdog only logs it. Prove it on the
-cluster before traffic.
+An aborted or unposted write leaves decode waiting with its blocks held, and a watchdog only logs it. Prove it on
+the cluster before traffic.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from disaggc.rules.rule import Finding, SpecRule
 
 
 def check(resolved: ResolvedSpec) -> Iterator[Finding]:
-    """`nixl-push` where the service may be disaggregated."""
+    """`nixl-push` where the version has it and the service may be disaggregated."""
     for service in resolved.services:
-        if service.given.engine.connector.type == "nixl-push" and transfers_kv(service):
+        exists = service.snapshot.connector_of("nixl-push") is not None
+        if service.given.engine.connector.type == "nixl-push" and exists and transfers_kv(service):
             yield Finding(
                 "`type` nixl-push is experimental; an aborted write leaves decode waiting with its KV held",
                 at(service, "engine", "connector", "type"),

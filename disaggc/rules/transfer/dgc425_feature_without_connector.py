@@ -1,7 +1,7 @@
 """Engine features that exclude a KV connector.
 
-vLLM refuses to start with a connector together with routed-expert output or state replay; context-parallel decode needs
-MLA.
+vLLM refuses to start with a connector together with routed-expert output or state replay; context-parallel decode
+needs MLA.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Mooncake without named network cards.
 
-Mooncake picks devices on its own; where it finds none that suits it falls back to TCP or fails after a healthy start.
+Mooncake picks devices on its own; where it finds none that suits it falls back to TCP or fails after a healthy
+start.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def check(resolved: ResolvedSpec) -> Iterator[Finding]:
             continue
         names = {name for role in ROLES for name in choices(service, role).groups}
         silent = [g.name for g in resolved.groups if g.name in names and not g.nic_devices]
-        if resolved.fabric.rdma and silent:
+        if resolved.fabric.rdma and resolved.fabric.type != "efa" and silent:
             yield Finding(
                 f"`type` mooncake chooses its own cards on node group {silent[0]}; it may fall back to TCP",
                 at(service, "engine", "connector", "type"),

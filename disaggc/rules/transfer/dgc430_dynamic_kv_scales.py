@@ -40,6 +40,7 @@ RULE = SpecRule(
         """
         services: {chat: {engine: {vllm: 0.21.0, settings: {calculate-kv-scales: true}}}}
         #                                                                        ^ DGC430
+        #                                ^ DGC222
         """,
     ),
     passes=("services: {chat: {engine: {settings: {kv-cache-dtype: fp8}}}}",),
