@@ -1,4 +1,4 @@
-"""How rules read a plan: the flags, variables and transfer configuration of a replica as plain values. Judges nothing."""
+"""How rules read a plan: flags, variables and transfer configuration as plain values. Judges nothing."""
 
 from __future__ import annotations
 

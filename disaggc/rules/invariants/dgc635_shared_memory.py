@@ -21,10 +21,9 @@ def check(planned: Planned) -> Iterator[Finding]:
     for service in planned.plan.services:
         for pool in service.pools:
             if pool.shm_bytes < _LEAST:
-                yield Finding(
-                    f"{pool.address} has {format_bytes(pool.shm_bytes)} of shared memory, it needs {format_bytes(_LEAST)}",
-                    service_path(service),
-                )
+                has, needs = format_bytes(pool.shm_bytes), format_bytes(_LEAST)
+                message = f"{pool.address} has {has} of shared memory, it needs {needs}"
+                yield Finding(message, service_path(service))
 
 
 RULE = PlanRule(
