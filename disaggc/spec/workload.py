@@ -47,9 +47,9 @@ def _length_branch(value: object) -> str:
     if isinstance(value, dict):
         return next((f"<{key}>" for key in ("histogram", "trace") if key in value), "<quantiles>")
     branches: dict[type, str] = {
-        LengthQuantiles: "quantiles",
-        LengthHistogram: "histogram",
-        LengthTrace: "trace",
+        LengthQuantiles: "<quantiles>",
+        LengthHistogram: "<histogram>",
+        LengthTrace: "<trace>",
     }
     return branches.get(value.__class__, "<tokens>")
 
