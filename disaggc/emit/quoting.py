@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 LONGEST_ARGUMENT = 131_071
 """Bytes of one argument or `NAME=value`: Linux refuses longer ones at exec (MAX_ARG_STRLEN with its NUL)."""
 
+LONGEST_KEY = 1_024
+"""Characters of a simple key, quotes and escapes included (YAML 1.1, section 7.3.3)."""
+
 _NAMED_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
 _PLAIN_KEY = re.compile(r"[a-z][A-Za-z_]{2,}")
 _NOT_TEXT = frozenset({"yes", "true", "false", "off", "null"})
@@ -109,7 +112,12 @@ def yaml_value(value: object) -> str:
 
 def _key(text: str) -> str:
     """A key as it stands where no parser could take it for anything but text."""
-    return text if _PLAIN_KEY.fullmatch(text) and text not in _NOT_TEXT else _quoted(text)
+    if _PLAIN_KEY.fullmatch(text) and text not in _NOT_TEXT:
+        return text
+    quoted = _quoted(text)
+    if len(quoted) > LONGEST_KEY:
+        raise UnsafeTextError(f"is longer than the {LONGEST_KEY} characters a YAML key may have")
+    return quoted
 
 
 def compose_value(value: object) -> str:

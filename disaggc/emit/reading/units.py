@@ -67,13 +67,14 @@ def _logical_lines(text: str) -> Iterator[str]:
     # systemd ends a line at \n, \r or NUL.
     carried = ""
     for line in text.replace("\r", "\n").replace("\x00", "\n").split("\n"):
-        stripped = line.strip(_WHITESPACE)
-        if carried and stripped[:1] in ("#", ";"):
+        piece = line.lstrip(_WHITESPACE)
+        if carried and piece[:1] in ("#", ";"):
             continue
-        if stripped.endswith("\\"):
-            carried += stripped[:-1] + " "
+        # An even number of backslashes at the end is escaped backslashes.
+        if (len(piece) - len(piece.rstrip("\\"))) % 2:
+            carried += piece[:-1] + " "
             continue
-        yield (carried + stripped).strip(_WHITESPACE)
+        yield (carried + piece).strip(_WHITESPACE)
         carried = ""
     if carried:
         yield carried.strip(_WHITESPACE)
