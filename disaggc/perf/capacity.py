@@ -12,14 +12,16 @@ from functools import partial
 from disaggc import units
 from disaggc.ir.plan import Role, Shape
 from disaggc.perf import queueing
-from disaggc.perf.case import Case, ClassPoint, Sized
+from disaggc.perf.case import Case
 from disaggc.perf.demand import ClassDemand, demand_of, nominal_weights
 from disaggc.perf.engine_model import StepTimes
 from disaggc.perf.estimate import Estimate
+from disaggc.perf.latency import ClassPoint
 from disaggc.perf.layout import PoolLayout
 from disaggc.perf.memory import Fit, NoFit
 from disaggc.perf.models import Models
 from disaggc.perf.prefill import PromptTimes
+from disaggc.perf.stations import Sized
 from disaggc.perf.steady import falling_root
 from disaggc.perf.transfer import Endpoint, kv_path
 from disaggc.resolve.model import Bound, ClassLoad, NodeGroupFacts, ResolvedService

@@ -7,32 +7,18 @@ layout: the load of the replica arrives as a MemoryDemand.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from disaggc import units
-from disaggc.catalog.facts import Attention, ModelFacts
 from disaggc.catalog.sizing import absorbed_bytes_per_rank, state_bytes_per_rank, weight_bytes_per_rank
 from disaggc.ir.plan import Role, Shape
-from disaggc.perf.engine_model import kv_shares
+from disaggc.perf.overhead import overhead_bytes
+from disaggc.perf.sizes import batched_tokens, block_size, capture_size, wanted_sequences
+from disaggc.perf.work import kv_shares
 from disaggc.resolve.model import ClassLoad, NodeGroupFacts, ResolvedService
-from disaggc.spec.model import SettingValue
 
-_GIB = 2.0**30
-_BYTES = 2.0
-"""Bytes of an activation (bf16)."""
-_CONTEXT = (0.6 * _GIB, 1.2 * _GIB)
-"""Driver context, allocator slack and the runtime's own buffers."""
-_GRAPHS = (0.3 * _GIB, 2.0 * _GIB)
-"""Captured graphs (vllm-pd 4.4)."""
-_COLLECTIVES = (0.3 * _GIB, 1.0 * _GIB)
-"""Communicator buffers of each process group (vllm-pd 4.4)."""
-_ALL2ALL = (1.0 * _GIB, 3.0 * _GIB)
-"""Expert dispatch buffers (vllm-pd 4.4)."""
 _TAIL_SCORE = 2.33
 """Standard normal quantile of 99 %: the running sequences fit together in 99 of 100 cases."""
-_HIDDEN_COPIES = (6, 12)
-"""Activations alive at the peak, in units of hidden size (vllm-pd 4.4: about 10)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +97,26 @@ def fit(
 ) -> Fit | NoFit:
     """Sizes pinned for one replica, or the first need that is larger than what is left."""
     model, accelerator = service.model, group.accelerator
-    settings = _settings(service, role)
     usable = accelerator.memory_bytes * service.utilisation
     at = f"usable on {accelerator.id} at {shape}"
     weights = weight_bytes_per_rank(model, shape) + absorbed_bytes_per_rank(model, shape)
     if weights > usable:
         return NoFit("weights", weights, usable, at)
-    wanted = _wanted_sequences(settings, accelerator.memory_bytes, role)
     batched = batched_tokens(service, group, role)
-    low, high = _overhead(model, shape, batched=batched, sequences=wanted)
     left = usable - weights
+    length = _typical_length(demand.classes, role)
+    per_token = bytes_per_sequence(service, shape, length) / length
+    leased, tail = _leased(demand, shape.dp) if role is Role.PREFILL else (0.0, 0.0)
+
+    def held(sequences: int) -> int:
+        """Sequences that fit when the engine's buffers are sized for so many."""
+        high = overhead_bytes(model, shape, batched=batched, sequences=sequences)[1]
+        tokens = max(0.0, left - high) / per_token
+        return _sequences(demand.classes, role, tokens - min(leased, tokens / 2))
+
+    wanted = min(wanted_sequences(service, group, role), held(1))
+    sequences = held(wanted)
+    low, high = overhead_bytes(model, shape, batched=batched, sequences=min(wanted, sequences))
     if low > left:
         return NoFit(
             "activations and buffers", low, left, f"left beside the weights on {accelerator.id} at {shape}"
@@ -133,11 +129,6 @@ def fit(
             left - low,
             f"left beside weights and buffers on {accelerator.id} at {shape}",
         )
-    length = _typical_length(demand.classes, role)
-    per_token = bytes_per_sequence(service, shape, length) / length
-    tokens_low = int(max(0.0, left - high) / per_token)
-    leased, tail = _leased(demand, shape.dp) if role is Role.PREFILL else (0.0, 0.0)
-    sequences = _sequences(demand.classes, role, tokens_low - min(leased, tokens_low / 2))
     seqs = min(wanted, sequences)
     return Fit(
         total_bytes=accelerator.memory_bytes,
@@ -146,7 +137,7 @@ def fit(
         overhead_low_bytes=low,
         overhead_high_bytes=high,
         kv_bytes_per_token=per_token,
-        kv_tokens_low=tokens_low,
+        kv_tokens_low=int(max(0.0, left - high) / per_token),
         kv_tokens_high=int((left - low) / per_token),
         sequences=sequences,
         leased_tokens=math.ceil(leased),
@@ -154,8 +145,7 @@ def fit(
         max_num_batched_tokens=max(batched, seqs),
         max_num_seqs=seqs,
         block_size=block_size(service, group, role),
-        capture_size=_number(settings, "max-cudagraph-capture-size")
-        or _capture_size(service, seqs, accelerator.architecture),
+        capture_size=capture_size(service, group, role, seqs=seqs),
         ranks=shape.dp,
         certain=longest <= left - high,
     )
@@ -171,69 +161,6 @@ def bytes_per_sequence(service: ResolvedService, shape: Shape, tokens: float) ->
         + service.kv_bytes_per_token_sliding * sliding * window
     )
     return kv + state_bytes_per_rank(model, shape)
-
-
-def batched_tokens(service: ResolvedService, group: NodeGroupFacts, role: Role) -> int:
-    """`--max-num-batched-tokens`: the user's, else the engine's default by memory, twice that on prefill replicas."""
-    given = _number(_settings(service, role), "max-num-batched-tokens")
-    if given is not None:
-        return given
-    default, _ = _engine_defaults(group.accelerator.memory_bytes)
-    return default * 2 if role is Role.PREFILL else default
-
-
-def block_size(service: ResolvedService, group: NodeGroupFacts, role: Role) -> int:
-    """`--block-size`: the user's, else what the likely attention backend takes (MLA 64, Blackwell MLA 128, else 16)."""
-    given = _number(_settings(service, role), "block-size")
-    if given is not None:
-        return given
-    if service.model.attention is Attention.MLA and group.accelerator.vendor == "nvidia":
-        return 128 if group.accelerator.architecture.startswith("blackwell") else 64
-    return 16
-
-
-def _settings(service: ResolvedService, role: Role) -> Mapping[str, SettingValue]:
-    match role:
-        case Role.PREFILL:
-            return service.settings["prefill"]
-        case Role.DECODE:
-            return service.settings["decode"]
-        case _:
-            return service.settings["colocated"]
-
-
-def _number(settings: Mapping[str, SettingValue], flag: str) -> int | None:
-    value = settings.get(flag)
-    return int(value) if isinstance(value, int | float | str) and str(value).isdigit() else None
-
-
-def _engine_defaults(memory_bytes: float) -> tuple[int, int]:
-    """(batched tokens, sequences) vLLM 0.33 takes by GPU memory; read in its argument resolution."""
-    if memory_bytes >= 160 * _GIB:
-        return 16384, 1024
-    return (8192, 1024) if memory_bytes >= 70 * _GIB else (2048, 256)
-
-
-def _wanted_sequences(settings: Mapping[str, SettingValue], memory_bytes: float, role: Role) -> int:
-    given = _number(settings, "max-num-seqs")
-    if given is not None:
-        return given
-    default = _engine_defaults(memory_bytes)[1]
-    return min(default, 256) if role is Role.PREFILL else default
-
-
-def _overhead(model: ModelFacts, shape: Shape, *, batched: int, sequences: int) -> tuple[float, float]:
-    """Activations at the largest step, logits, graphs, communicators: (low, high) bytes on one accelerator."""
-    inner = 2 * model.intermediate / shape.tp
-    low, high = (batched * (copies * model.hidden + inner) * _BYTES for copies in _HIDDEN_COPIES)
-    logits = sequences * model.vocabulary * 4.0
-    low, high = low + logits / shape.tp, high + 2 * logits
-    low, high = low + _CONTEXT[0] + _GRAPHS[0], high + _CONTEXT[1] + _GRAPHS[1]
-    groups = (shape.tp > 1) + (shape.pp > 1) + (shape.dp > 1)
-    low, high = low + groups * _COLLECTIVES[0], high + groups * _COLLECTIVES[1]
-    if model.is_moe and shape.dp > 1:
-        low, high = low + _ALL2ALL[0], high + _ALL2ALL[1]
-    return low, high
 
 
 def _weights(classes: tuple[ClassLoad, ...]) -> list[float]:
@@ -281,12 +208,3 @@ def _leased(demand: MemoryDemand, ranks: int) -> tuple[float, float]:
     length = sum(x * c.isl.mean for x, c in zip(asked, demand.classes, strict=True)) / sum(asked)
     rate = demand.rate / ranks * length
     return rate * demand.handoff_s, rate * demand.lease_s
-
-
-def _capture_size(service: ResolvedService, seqs: int, architecture: str) -> int:
-    """`--max-cudagraph-capture-size`: twice the sequences times their tokens, at most 512 (1024 on Blackwell)."""
-    speculative = service.given.speculative
-    tokens = 1 + (speculative.tokens if speculative else 0)
-    largest = min(seqs * tokens * 2, 1024 if architecture.startswith("blackwell") else 512)
-    step = 16 if largest >= 256 else 8  # the engine's own grid of captured sizes
-    return largest // step * step if largest >= 8 else largest

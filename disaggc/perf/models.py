@@ -9,9 +9,10 @@ from disaggc.diagnostics import Outcome
 from disaggc.ir.plan import Role, Shape
 from disaggc.perf.calibration_file import Calibration, read_calibration
 from disaggc.perf.constants import Constants, latin_draws
-from disaggc.perf.engine_model import EngineModel, StepTimes, work_of
+from disaggc.perf.engine_model import EngineModel, StepTimes
 from disaggc.perf.memory import Fit, MemoryDemand, NoFit, fit
 from disaggc.perf.priors import prior_constants
+from disaggc.perf.work import work_of
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService, ResolvedSpec
 
 DRAWS = 16

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 from disaggc.ir.plan import Role
-from disaggc.perf.case import Case, Point, Sized
+from disaggc.perf.case import Case, Point
 from disaggc.perf.demand import demand_of
 from disaggc.perf.estimate import Basis, Estimate, weakest
 from disaggc.perf.layout import (
@@ -20,6 +20,7 @@ from disaggc.perf.layout import (
 )
 from disaggc.perf.memory import NoFit
 from disaggc.perf.models import DRAWS, Models
+from disaggc.perf.stations import Sized
 from disaggc.resolve.model import ResolvedService
 from disaggc.units import Price
 

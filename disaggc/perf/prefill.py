@@ -50,5 +50,4 @@ class PromptTimes:
 
     def mixed_busy_s(self, c: ClassDemand, step_s: float) -> float:
         """Time one mean prompt takes of the budget of mixed steps when they are full."""
-        tokens = c.computed(c.isl.mean)
-        return tokens / self._budget * (step_s + self._times.values.mixed_s) + self.stall_s(c)
+        return c.computed(c.isl.mean) / self._budget * step_s + self.stall_s(c)

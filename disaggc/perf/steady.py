@@ -111,11 +111,7 @@ class Balance:
     ) -> None:
         self.classes, self.prefill, self.decode = classes, prefill, decode
         caps = sum(c.cap for c in classes)
-        self._bound = (
-            queueing.closed_wait_bound(caps, prefill.service_s, prefill.servers)
-            if caps < math.inf
-            else math.inf
-        )
+        self._bound = queueing.closed_wait_bound(caps, prefill.service_s, prefill.servers)
         crowd = max(0.0, 1 - prefill.servers / caps) if caps < math.inf else 1.0
         self._variability = crowd * max(c.variability for c in classes) if classes else 0.0
         self._steps = tuple(c.osl.mean * c.steps_per_token for c in classes)

@@ -12,8 +12,8 @@ from typing import Literal
 from disaggc.catalog.facts import Attention, FabricFacts
 from disaggc.ir.plan import Shape
 from disaggc.perf.constants import Constants, Range, Values
-from disaggc.perf.engine_model import nic_speed_per_accelerator
 from disaggc.perf.estimate import Estimate, Term
+from disaggc.perf.work import nic_speed_per_accelerator
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService
 
 _SAME_NODE_LINK_EFF = Range(0.3, 0.6, 0.85)

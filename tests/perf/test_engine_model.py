@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disaggc.ir.plan import Role, Shape
-from disaggc.perf.engine_model import kv_shares
 from disaggc.perf.layout import Layout, PoolLayout
 from disaggc.perf.models import Models
 from disaggc.perf.predict import predict
+from disaggc.perf.work import kv_shares
 from tests.perf.perf_cases import bench, load, model, nodes, resolved, service
 
 R1 = "deepseek-ai/DeepSeek-R1"

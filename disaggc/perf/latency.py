@@ -1,0 +1,112 @@
+"""Percentiles of what each class sees, read off a steady state. Knows no range and no search."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from disaggc.perf import queueing
+from disaggc.perf.stations import Stations
+from disaggc.perf.steady import Steady
+
+_SCORES = {50: 0.0, 90: 1.2815515594457831, 99: 2.3263478740408408}
+Quantiles = tuple[float, float, float]
+"""p50, p90, p99."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPoint:
+    """What one class sees at one set of constants; seconds, p50/p90/p99."""
+
+    rate: float
+    ttft: Quantiles
+    itl: Quantiles
+    e2e: Quantiles
+
+
+class Latencies:
+    """Latencies of a layout in its steady state."""
+
+    def __init__(self, stations: Stations, steady: Steady) -> None:
+        self._stations, self._steady = stations, steady
+        pools = stations.decode if stations.colocated else stations.prefill
+        self._servers = float(sum(p.sized.engines for p in pools))
+        decode = range(len(stations.decode))
+        self._plain = [stations.decode_s(i, steady.batches[i]) for i in decode]
+        self._itl = self._step_percentiles()
+
+    def of_class(self, i: int) -> ClassPoint:
+        """TTFT, ITL and E2E of class i."""
+        c, steady = self._stations.classes[i], self._steady
+        ttft = self._ttft(i)
+        per_token = steady.step_s * c.steps_per_token
+        median, *longer = (max(0.0, n - 1) * per_token for n in (c.osl.p50, c.osl.p90, c.osl.p99))
+        p90, p99 = (
+            ttft[0] + median + math.hypot(t - ttft[0], n - median)
+            for t, n in zip(ttft[1:], longer, strict=True)
+        )
+        a, b, d = (step * c.steps_per_token for step in self._itl)
+        return ClassPoint(steady.rates[i], ttft, (a, b, d), (ttft[0] + median, p90, p99))
+
+    def _ttft(self, i: int) -> Quantiles:
+        """Waiting and prompt time vary independently: their distances from the median add as squares."""
+        c, steady = self._stations.classes[i], self._steady
+        probability = queueing.wait_probability(self._servers, steady.rho)
+        waits = [
+            queueing.wait_percentile(steady.wait_s, probability, q)
+            + queueing.wait_percentile(steady.kv_wait_s, steady.kv_rho, q)
+            for q in _SCORES
+        ]
+        base = [self._stations.alone_s(c, n, self._plain) for n in (c.isl.p50, c.isl.p90, c.isl.p99)]
+        # a colocated prompt starts in the middle of a step; a fetched one takes one decode step to its first token
+        step = steady.step_s * (0.5 if self._stations.colocated else 1.0)
+        first = steady.decode_wait_s[i] + step + base[0] + waits[0]
+        p50, p90, p99 = (
+            first + math.hypot(b - base[0], w - waits[0]) for b, w in zip(base, waits, strict=True)
+        )
+        return p50, p90, p99
+
+    def _step_percentiles(self) -> Quantiles:
+        """Percentiles of the step of the slowest pool as its batch varies.
+
+        In a colocated replica a share of the steps carries a prompt: the percentile jumps where that share passes
+        100 - percentile.
+        """
+        stations, steady = self._stations, self._steady
+        i = max(range(len(stations.decode)), key=lambda n: steady.steps[n])
+        batch, limit = steady.batches[i], stations.decode[i].sized.limit
+        spread = math.sqrt(batch * self._loose())
+        steps = [stations.decode_s(i, min(limit, batch + z * spread)) for z in _SCORES.values()]
+        if stations.colocated:
+            stalled = self._stalled(i)
+            steps = [
+                step + max((stall for share, stall in stalled if share > 1 - q / 100), default=0.0)
+                for q, step in zip(_SCORES, steps, strict=True)
+            ]
+        return steps[0], steps[1], steps[2]
+
+    def _loose(self) -> float:
+        """Share of the variance of a Poisson batch that is left when a closed loop holds the total."""
+        caps = sum(c.cap for c in self._stations.classes)
+        if math.isinf(caps):
+            return 1.0
+        pools = zip(self._steady.batches, self._stations.decode, strict=True)
+        return max(0.0, 1 - sum(b * p.sized.pool.replicas for b, p in pools) / caps)
+
+    def _stalled(self, i: int) -> list[tuple[float, float]]:
+        """(share of steps stalled at least this long, stall) of colocated pool i, one entry for each class."""
+        prompts = self._stations.decode[i].prompts
+        found = sorted(
+            (
+                (prompts.chunk_s(c.computed(c.isl.mean), c.squares(c.isl.mean)), per_step)
+                for c, per_step in zip(
+                    self._stations.classes, self._stations.prompt_steps(i, self._steady), strict=True
+                )
+            ),
+            reverse=True,
+        )
+        out, seen = [], 0.0
+        for stall, per_step in found:
+            seen += per_step
+            out.append((-math.expm1(-seen), stall))
+        return out

@@ -1,0 +1,146 @@
+"""What one token and one step of a model ask of one accelerator under a shape, from facts alone: bytes, FLOP, messages.
+
+Knows no share of peak and no time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from disaggc.catalog.facts import Attention, LayerKind, ModelFacts, WeightGroup
+from disaggc.catalog.sizing import kv_bytes_per_rank, kv_bytes_per_token
+from disaggc.ir.plan import Shape
+from disaggc.resolve.model import NodeGroupFacts, ResolvedService
+
+_ACTIVATION_BYTES = 2.0
+_ALL_REDUCES_PER_LAYER = 2
+_KERNELS = {"layer": 8, "mla": 4, "experts": 6, "linear": 3}
+"""Small kernels a decoder layer launches, by what it contains; counted in profiles of fused decode graphs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one token and one step ask of one accelerator of the replica, from facts alone.
+
+    tp: accelerators that share one sequence. ranks: data-parallel ranks. Bytes are per accelerator and step; FLOP and
+    link bytes per token on one accelerator. square_flops: per squared prompt token.
+    """
+
+    tp: int
+    pp: int
+    ranks: int
+    dense_bytes: float
+    expert_bytes: float
+    expert_share: float
+    dense_flops: float
+    expert_flops: float
+    context_bytes: float
+    sliding_bytes: float
+    sliding_window: int
+    state_bytes: float
+    context_flops: float
+    square_flops: float
+    window_flops: float
+    link_bytes: float
+    all2all_bytes: float
+    kernels: float
+    collectives: float
+    all2alls: float
+    link_speed: float
+    all2all_speed: float
+    bandwidth: float
+    peak: float
+    attention_peak: float
+
+
+def work_of(service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> Work:
+    """Adds up a model under a shape on one node group's accelerators."""
+    model, accelerator = service.model, group.accelerator
+    tp, ranks = shape.tp, shape.dp
+    tied = all(g.name != "head" for g in model.weights)
+    dense = [g for g in model.weights if g.sharding != "experts" and (tied or g.name != "embedding")]
+    experts = [g for g in model.weights if g.sharding == "experts"]
+    full, sliding = _layer_counts(model)
+    full_share, sliding_share = kv_shares(model, Shape(tp=tp, dp=shape.dp, ep=shape.ep))
+    spread = tp * ranks
+    all2alls = 2 * len(model.layers) if model.is_moe and ranks > 1 else 0
+    reduces = _ALL_REDUCES_PER_LAYER * len(model.layers) if tp > 1 else 0
+    reduced = model.hidden * _ACTIVATION_BYTES * 2 * (tp - 1) / tp
+    routed = model.hidden * max(model.experts_per_token, 1) * 1.5 * _ACTIVATION_BYTES * (spread - 1) / spread
+    return Work(
+        tp=tp,
+        pp=shape.pp,
+        ranks=ranks,
+        dense_bytes=sum(_on_one_rank(g, model, tp) * g.bytes_per_parameter for g in dense),
+        expert_bytes=sum(g.parameters * g.bytes_per_parameter for g in experts) / spread,
+        expert_share=model.experts_per_token / model.experts if model.experts else 0.0,
+        dense_flops=2 * sum(_on_one_rank(g, model, tp) for g in dense),
+        expert_flops=2 * sum(g.active for g in experts) / tp,
+        context_bytes=service.kv_bytes_per_token_full * full_share,
+        sliding_bytes=service.kv_bytes_per_token_sliding * sliding_share,
+        sliding_window=model.sliding_window,
+        state_bytes=2 * model.state_bytes_per_sequence / tp,
+        context_flops=_context_flops(model, full) / tp,
+        square_flops=model.heads * (model.head_dim + model.v_head_dim) * full / tp,
+        window_flops=2 * model.heads * (model.head_dim + model.v_head_dim) * sliding / tp,
+        link_bytes=reduced * reduces,
+        all2all_bytes=routed / tp * len(model.layers) if all2alls else 0.0,
+        kernels=_kernels(model),
+        collectives=reduces,
+        all2alls=all2alls,
+        link_speed=_group_speed(group, tp),
+        all2all_speed=_group_speed(group, spread),
+        bandwidth=accelerator.memory_bandwidth,
+        peak=accelerator.flops(model.compute_precision),
+        attention_peak=accelerator.flops("bf16"),
+    )
+
+
+def kv_shares(model: ModelFacts, shape: Shape) -> tuple[float, float]:
+    """(full, sliding) share of a token's KV that one accelerator keeps; MLA and few KV heads replicate."""
+    whole, here = kv_bytes_per_token(model, "auto"), kv_bytes_per_rank(model, shape, "auto")
+    full, sliding = (part / all_ if all_ else 1.0 for part, all_ in zip(here, whole, strict=True))
+    return full, sliding
+
+
+def _layer_counts(model: ModelFacts) -> tuple[int, int]:
+    return model.layers.count(LayerKind.FULL), model.layers.count(LayerKind.SLIDING)
+
+
+def _on_one_rank(group: WeightGroup, model: ModelFacts, tp: int) -> float:
+    match group.sharding:
+        case "replicated":
+            return float(group.parameters)
+        case "kv":
+            return group.parameters / min(tp, model.kv_heads)
+        case _:
+            return group.parameters / tp
+
+
+def _context_flops(model: ModelFacts, full: int) -> float:
+    """FLOP one query token spends on one context token, all heads; MLA works on the shared latent in decode."""
+    if model.attention is Attention.MLA:
+        return 4.0 * model.heads * model.kv_elements_per_token_full
+    return 2.0 * model.heads * (model.head_dim + model.v_head_dim) * full
+
+
+def _kernels(model: ModelFacts) -> float:
+    linear = model.layers.count(LayerKind.LINEAR)
+    each = _KERNELS["layer"] + (_KERNELS["experts"] if model.is_moe else 0)
+    each += _KERNELS["mla"] if model.attention is Attention.MLA else 0
+    return each * len(model.layers) + _KERNELS["linear"] * linear
+
+
+def _group_speed(group: NodeGroupFacts, members: int) -> float:
+    """Bytes/s one accelerator moves to its group: over the link inside a domain, else its share of the NICs."""
+    inside = min(group.accelerator.link_domain, group.per_node) if group.accelerator.link_domain > 1 else 1
+    if members <= max(inside, 1):
+        return group.accelerator.link_bytes_per_s
+    if members <= group.per_node:
+        return group.accelerator.link_bytes_per_s / 2  # through the host: PCIe both ways
+    return nic_speed_per_accelerator(group)
+
+
+def nic_speed_per_accelerator(group: NodeGroupFacts) -> float:
+    """Line rate of the NICs one accelerator can count on, bytes/s."""
+    return group.nic_bytes_per_s * max(group.nics, 1) / group.per_node
