@@ -187,11 +187,12 @@ class Stations:
         engines = [float(p.sized.engines) for p in pools]
         speeds = [count / self._mean(each) for count, each in zip(engines, busy, strict=True)]
         self.shares = [speed / sum(speeds) for speed in speeds]
-        parts = list(zip(self.shares, engines, busy, strict=True))
+        parts = list(zip(self.shares, busy, strict=True))
+        servers = sum(engines)
         load = tuple(
-            sum(share * each[k] / count for share, count, each in parts) for k in range(len(self.classes))
+            sum(share * each[k] for share, each in parts) / servers for k in range(len(self.classes))
         )
-        return sum(engines), load
+        return servers, load
 
     def _kv_speed(self) -> float:
         """KV bytes/s (counted once) that all prefill and all decode engines can move together."""
