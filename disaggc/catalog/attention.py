@@ -84,9 +84,9 @@ class AttentionReader:
             self._heads, self._kv_heads = self._head_counts()
         heads, kv_heads = self._heads[index], self._kv_heads[index]
         dim = keys.integer("head_dim", "kv_channels", "attention_head_dim", "d_head", low=1, high=MAX_DIM,
-                           default=max(1, self.hidden // heads))  # fmt: skip
+                           default=self.family.head_dim or max(1, self.hidden // heads))  # fmt: skip
         value_dim = keys.integer("v_head_dim", low=1, high=MAX_DIM, default=dim)
-        shape = GroupedShape(heads, kv_heads, dim, value_dim)
+        shape = _exception(keys, index, GroupedShape(heads, kv_heads, dim, value_dim))
         return _sliding(keys, shape) if kind is LayerKind.SLIDING else _global(keys, shape, kind)
 
     def _head_counts(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -134,6 +134,27 @@ class AttentionReader:
             replicated=norms,
             kv_elements=key + value,
         )
+
+
+def _exception(keys: Keys, index: int, shape: GroupedShape) -> GroupedShape:
+    """Sizes of one layer where `per_layer_config` sets it apart by its number."""
+    outer = keys.section("per_layer_config")
+    named = (
+        next((n for n in outer.raw if n.isdigit() and len(n) < 6 and int(n) == index), None)
+        if outer
+        else None
+    )
+    own = outer.section(named) if outer and named else None
+    if own is None:
+        return shape
+    dim = own.integer("head_dim", low=1, high=MAX_DIM, default=shape.head_dim)
+    value_dim = dim if shape.v_head_dim == shape.head_dim else shape.v_head_dim
+    return GroupedShape(
+        own.integer("num_attention_heads", low=1, high=MAX_HEADS, default=shape.heads),
+        own.integer("num_key_value_heads", low=1, high=MAX_HEADS, default=shape.kv_heads),
+        dim,
+        own.integer("v_head_dim", low=1, high=MAX_DIM, default=value_dim),
+    )
 
 
 def _sliding(keys: Keys, shape: GroupedShape) -> GroupedShape:

@@ -10,13 +10,12 @@ from disaggc.catalog.config_keys import Keys
 from disaggc.catalog.facts import LayerKind, ModelFacts
 from disaggc.catalog.families import Family, family_of
 from disaggc.catalog.feedforward import FeedForward, read_feedforward
-from disaggc.catalog.layers import LayerPlan, read_layers
+from disaggc.catalog.layers import LayerPlan, read_layer_count, read_layers
 from disaggc.catalog.ledger import Ledger
 from disaggc.catalog.model_summary import Gathered, Wrapping, model_summary, read_positions
 from disaggc.catalog.quantisation import Format, read_quantisation
 from disaggc.catalog.recurrent import RecurrentPart, read_recurrent
 
-MAX_LAYERS = 2_000
 MAX_HIDDEN = 1_000_000
 MAX_VOCABULARY = 100_000_000
 _ATTENDING = frozenset({LayerKind.FULL, LayerKind.SLIDING})
@@ -25,8 +24,8 @@ _ATTENDING = frozenset({LayerKind.FULL, LayerKind.SLIDING})
 def decoder_facts(keys: Keys, wrapping: Wrapping) -> ModelFacts:
     """The facts of the language model whose keys these are; problems are noted on the keys."""
     family = family_of(keys.text("model_type"))
-    hidden = keys.required("hidden_size", "n_embd", "d_model", "dim", "model_dim", high=MAX_HIDDEN)
-    count = keys.required("num_hidden_layers", "n_layer", "n_layers", "num_layers", high=MAX_LAYERS)
+    hidden = keys.required("hidden_size", "n_embd", "n_embed", "d_model", "dim", "model_dim", high=MAX_HIDDEN)
+    count = read_layer_count(keys)
     vocabulary = keys.required("vocab_size", "padded_vocab_size", high=MAX_VOCABULARY)
     quantisation = read_quantisation(keys, Format("none", 2.0, "bf16"))
     plan = read_layers(keys, family, count)
@@ -107,7 +106,7 @@ def _add_ends(ledger: Ledger, keys: Keys, place: tuple[Family, int, int]) -> Non
 def _layer_inputs(keys: Keys, sizes: tuple[int, int]) -> int:
     """Gemma 3n and 4 E-models: an embedding for each layer, its projections, and low-rank side paths."""
     hidden, vocabulary = sizes
-    layers = keys.integer("num_hidden_layers", high=MAX_LAYERS, default=1)
+    layers = read_layer_count(keys)
     wide = keys.integer("hidden_size_per_layer_input", high=MAX_HIDDEN, default=0)
     rows = keys.integer("vocab_size_per_layer_input", high=MAX_VOCABULARY, default=vocabulary)
     rank = keys.integer("laurel_rank", high=MAX_HIDDEN, default=0)

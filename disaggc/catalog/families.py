@@ -17,7 +17,8 @@ class Family:
     norms: norm vectors of a decoder layer; norm_bias: layer norm (weight and bias) instead of RMS norm.
     qk_norm: a norm on queries and keys: over one head, over all heads, or none. tied: the head reuses the embedding.
     learned_positions: the embedding has a second table, one row a position. query_gate: queries come with a gate of
-    their size. default_period: layers of one attention pattern where no key gives it (0 = all alike).
+    their size. default_period: layers of one attention pattern where no key gives it (0 = all alike). head_dim: where
+    the config is silent (0 = hidden size over heads).
     """
 
     gated: bool = True
@@ -31,14 +32,16 @@ class Family:
     learned_positions: bool = False
     query_gate: bool = False
     default_period: int = 0
+    head_dim: int = 0
 
 
 _PLAIN = Family()
 _TIED = Family(tied=True)
 _BIASED = Family(qkv_bias=True)
 _QUERY_NORM = Family(qk_norm="head")
+_QWEN3 = Family(qk_norm="head", head_dim=128)
 _CLASSIC = Family(gated=False, qkv_bias=True, out_bias=True, mlp_bias=True, norm_bias=True)
-_GEMMA = Family(tied=True, norms=4)
+_GEMMA = Family(tied=True, norms=4, head_dim=256)
 _COHERE = Family(tied=True, norms=1, norm_bias=False)
 
 FAMILIES: dict[str, Family] = {
@@ -52,15 +55,15 @@ FAMILIES: dict[str, Family] = {
     "qwen2_5_vl": _BIASED,
     "qwen2_5_vl_text": _BIASED,
     "qwen": _BIASED,
-    "qwen3": _QUERY_NORM,
+    "qwen3": _QWEN3,
     "qwen3_moe": _QUERY_NORM,
-    "qwen3_vl_text": _QUERY_NORM,
+    "qwen3_vl_text": _QWEN3,
     "qwen3_vl_moe_text": _QUERY_NORM,
     "qwen3_omni_moe_text": _QUERY_NORM,
-    "qwen3_next": Family(qk_norm="head", query_gate=True),
-    "qwen3_5_text": Family(qk_norm="head", query_gate=True),
-    "qwen3_5_moe_text": Family(qk_norm="head", query_gate=True),
-    "gemma": _TIED,
+    "qwen3_next": Family(qk_norm="head", query_gate=True, head_dim=256),
+    "qwen3_5_text": Family(qk_norm="head", query_gate=True, head_dim=256),
+    "qwen3_5_moe_text": Family(qk_norm="head", query_gate=True, head_dim=256),
+    "gemma": Family(tied=True, head_dim=256),
     "gemma2": replace(_GEMMA, default_period=2),
     "gemma3": replace(_GEMMA, qk_norm="head", default_period=6),
     "gemma3_text": replace(_GEMMA, qk_norm="head", default_period=6),
@@ -81,26 +84,28 @@ FAMILIES: dict[str, Family] = {
     "gptj": Family(gated=False, mlp_bias=True, norms=1, norm_bias=True),
     "codegen": Family(gated=False, mlp_bias=True, norms=1, norm_bias=True),
     "mpt": Family(gated=False, tied=True),
+    "RefinedWeb": Family(gated=False, tied=True, norms=1, norm_bias=True),
+    "RefinedWebModel": Family(gated=False, tied=True, norms=1, norm_bias=True),
     "falcon": Family(gated=False, tied=True, norms=1, norm_bias=True),
     "starcoder2": replace(_CLASSIC, tied=True),
     "stablelm": Family(norm_bias=True),
     "persimmon": replace(_CLASSIC, qk_norm="head"),
     "nemotron": Family(gated=False, norm_bias=True),
-    "nemotron_h": Family(gated=False, norms=1),
+    "nemotron_h": Family(gated=False, norms=1, head_dim=128),
     "arcee": Family(gated=False),
     "apertus": Family(gated=False, qk_norm="head"),
     "olmo": Family(norms=0),
     "olmo2": Family(qk_norm="all"),
-    "olmo3": Family(qk_norm="all"),
+    "olmo3": Family(qk_norm="all", default_period=4),
     "olmoe": Family(qk_norm="all"),
     "cohere": _COHERE,
     "cohere2": replace(_COHERE, default_period=4),
     "command-r": _COHERE,
-    "glm": Family(qkv_bias=True),
-    "glm4": Family(qkv_bias=True, norms=4),
+    "glm": Family(qkv_bias=True, head_dim=128),
+    "glm4": Family(qkv_bias=True, norms=4, head_dim=128),
     "glm4_moe": Family(qkv_bias=True),
     "chatglm": Family(qkv_bias=True),
-    "gpt_oss": Family(qkv_bias=True, out_bias=True, default_period=2),
+    "gpt_oss": Family(qkv_bias=True, out_bias=True, default_period=2, head_dim=64),
     "internlm": Family(qkv_bias=True, out_bias=True),
     "dbrx": Family(norm_bias=False),
     "smollm3": _TIED,
@@ -109,10 +114,10 @@ FAMILIES: dict[str, Family] = {
     "hunyuan_v1_dense": Family(qk_norm="head", tied=True),
     "hunyuan_v1_moe": Family(qk_norm="head", tied=True),
     "hunyuan": Family(tied=True),
-    "ernie4_5": _TIED,
+    "ernie4_5": Family(tied=True, head_dim=128),
     "ernie4_5_moe": _TIED,
-    "seed_oss": _BIASED,
-    "minimax_m2": Family(qk_norm="all"),
+    "seed_oss": Family(qkv_bias=True, head_dim=128),
+    "minimax_m2": Family(qk_norm="all", head_dim=128),
     "lfm2": Family(tied=True, qk_norm="head"),
     "lfm2_moe": Family(tied=True, qk_norm="head"),
     "mamba": Family(tied=True, norms=1),
@@ -124,11 +129,12 @@ FAMILIES: dict[str, Family] = {
     "granitemoe": _PLAIN,
     "granitemoehybrid": _PLAIN,
     "granitemoeshared": _PLAIN,
-    "afmoe": Family(norms=4, qk_norm="head", query_gate=True, default_period=4),
+    "afmoe": Family(norms=4, qk_norm="head", query_gate=True, default_period=4, head_dim=128),
     "laguna": _QUERY_NORM,
+    "minicpm": _TIED,
     "minicpm3": _TIED,
     "nanochat": Family(gated=False, norms=0),
-    "vaultgemma": _TIED,
+    "vaultgemma": Family(tied=True, head_dim=256, default_period=2),
     "cohere2_moe": replace(_COHERE, default_period=4),
     "gemma3n_text": replace(_GEMMA, qk_norm="head", default_period=5),
     "bamba": _PLAIN,
@@ -144,15 +150,16 @@ FAMILIES: dict[str, Family] = {
     "kimi_k2": _PLAIN,
     "kimi_k25": _PLAIN,
     "kimi_linear": _PLAIN,
-    "llama4_text": _PLAIN,
+    "llama4_text": Family(head_dim=128),
     "mimo_v2_flash": _PLAIN,
     "minimax": _PLAIN,
     "baichuan": _PLAIN,
-    "helium": _PLAIN,
+    "helium": Family(head_dim=128),
 }
 
 ENCODERS = frozenset({
-    "albert", "bart", "beit", "bert", "blip", "blip-2", "clip", "clip_text_model", "clip_vision_model", "convnext",
+    "albert", "bart", "bert-generation", "big_bird", "camembert", "data2vec-text", "ernie", "git", "megatron-bert",
+    "moshi", "rembert", "roberta-prelayernorm", "roc_bert", "roformer", "trocr", "xlm-roberta-xl", "xlnet", "xmod", "beit", "bert", "blip", "blip-2", "clip", "clip_text_model", "clip_vision_model", "convnext",
     "deberta", "deberta-v2", "deit", "detr", "dinov2", "distilbert", "electra", "hubert", "led", "longformer",
     "longt5", "m2m_100", "marian", "mbart", "modernbert", "mpnet", "mt5", "nomic_bert", "pegasus", "resnet", "roberta",
     "segformer", "siglip", "siglip_vision_model", "siglip2", "speecht5", "swin", "t5", "umt5", "vit", "wav2vec2", "whisper", "xlm",
@@ -161,11 +168,11 @@ ENCODERS = frozenset({
 """Architectures that keep no decoder KV of their own, or only beside an encoder: KV cannot be handed over."""
 
 UNSIZED = frozenset({
-    "deepseek_v4", "jetmoe", "longcat_flash", "recurrent_gemma", "rwkv", "rwkv6", "rwkv7", "xlstm", "zamba", "zamba2",
+    "blt", "ctrl", "deepseek_v4", "doge", "hrm_text", "inkling_text", "jetmoe", "mllama", "openai-gpt", "longcat_flash", "recurrent_gemma", "rwkv", "rwkv6", "rwkv7", "xlstm", "zamba", "zamba2",
 })  # fmt: skip
 """Architectures whose layers or caches follow rules of their own that no key states."""
 
 
 def family_of(model_type: str) -> Family:
-    """The habits of a `model_type`; an unknown one is taken for a Llama-like decoder."""
-    return FAMILIES.get(model_type, _PLAIN)
+    """The habits of a `model_type`, with or without its `_text`; an unknown one is taken for a Llama-like decoder."""
+    return FAMILIES.get(model_type) or FAMILIES.get(model_type.removesuffix("_text"), _PLAIN)

@@ -18,6 +18,7 @@ _NAMES = {
     "hybrid": LayerKind.FULL,
     "full": LayerKind.FULL,
     "chunked_attention": LayerKind.FULL,
+    "indexed_attention": LayerKind.FULL,
     "sparse_attention": LayerKind.FULL,
     "sliding_attention": LayerKind.SLIDING,
     "local": LayerKind.SLIDING,
@@ -29,9 +30,11 @@ _NAMES = {
     "recurrent": LayerKind.LINEAR,
     "mlp": LayerKind.NONE,
     "moe": LayerKind.NONE,
+    "no_attention": LayerKind.NONE,
 }
 _LETTERS = {"M": LayerKind.LINEAR, "*": LayerKind.FULL, "-": LayerKind.NONE, "E": LayerKind.NONE}
 _HIGH = 1_000_000
+MAX_LAYERS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,15 @@ class LayerPlan:
     experts: tuple[bool, ...] | None = None
     parallel_state: bool = False
     """Every layer has attention and a recurrent state side by side (Falcon-H1)."""
+
+
+def read_layer_count(keys: Keys) -> int:
+    """Number of decoder layers; where only a list of layer kinds is given, its length."""
+    names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    listed = keys.raw.get("layers_block_type") or keys.raw.get("hybrid_override_pattern")
+    if not keys.has(*names) and isinstance(listed, list | str) and 0 < len(listed) <= MAX_LAYERS:
+        return len(listed)
+    return keys.required(*names, high=MAX_LAYERS)
 
 
 def read_layers(keys: Keys, family: Family, count: int) -> LayerPlan:
@@ -124,7 +136,7 @@ def _full_layers(keys: Keys) -> Callable[[int], bool] | None:
     if keys.has("attn_type_list"):
         flags = keys.integers("attn_type_list")
         return lambda i: i >= len(flags) or flags[i] == 1
-    if keys.has("attn_layer_indices"):
+    if keys.has("attn_layer_indices") or keys.text("model_type") == "bamba":
         places = set(keys.integers("attn_layer_indices"))
         return lambda i: i in places
     if keys.has("attn_layer_period"):

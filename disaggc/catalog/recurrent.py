@@ -28,7 +28,7 @@ def read_recurrent(keys: Keys, family: Family, hidden: int) -> RecurrentPart | N
     part: RecurrentPart | None = None
     if keys.has("linear_num_value_heads"):
         part = _delta_net(keys, hidden)
-    elif keys.has("linear_attn_config"):
+    elif keys.has("linear_attn_config", "linear_num_heads"):
         part = _delta_attention(keys, hidden)
     elif keys.has("conv_L_cache"):
         part = _short_convolution(keys, hidden)
@@ -69,10 +69,10 @@ def _delta_net(keys: Keys, hidden: int) -> RecurrentPart:
 def _delta_attention(keys: Keys, hidden: int) -> RecurrentPart:
     """Kimi delta attention: as a gated delta net, with low-rank gates and three short convolutions."""
     inner = keys.section("linear_attn_config")
-    if inner is None:
-        return RecurrentPart(0, 0)
-    heads, dim = _size(inner, "num_heads"), _size(inner, "head_dim")
-    kernel = _size(inner, "short_conv_kernel_size", default=4)
+    names = ("num_heads", "head_dim") if inner else ("linear_num_heads", "linear_head_dim")
+    source = inner or keys
+    heads, dim = _size(source, names[0]), _size(source, names[1])
+    kernel = _size(source, "short_conv_kernel_size", "linear_conv_kernel_dim", default=4)
     wide = heads * dim
     parameters = (
         hidden * 4 * wide
