@@ -27,7 +27,7 @@ from disaggc.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from disaggc.pipeline import Compiled
+    from disaggc.compilation import Compiled
 
 
 def build(

@@ -42,7 +42,8 @@ def validate(
     _no_input: NoInput = False,
 ) -> int:
     """Check a spec: shape, names, memory, KV transfer, target. Every finding names file, line and column."""
-    from disaggc.pipeline import Request, check
+    from disaggc.compilation import Request
+    from disaggc.pipeline import check
 
     console = Console(color, quiet)
     checked = check(Request(spec_files(spec, file), tuple(sets or ()), target.value if target else None))

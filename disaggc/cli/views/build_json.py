@@ -12,7 +12,7 @@ from disaggc.cli.views.document import Document, Item
 from disaggc.diagnostics.render.json import DiagnosticItem, items
 
 if TYPE_CHECKING:
-    from disaggc.pipeline import Compiled
+    from disaggc.compilation import Compiled
 
 
 class FileItem(Item):

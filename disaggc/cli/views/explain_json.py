@@ -22,7 +22,7 @@ from disaggc.ir.plan import (
 )
 
 if TYPE_CHECKING:
-    from disaggc.pipeline import Compiled
+    from disaggc.compilation import Compiled
 
 
 class PageDocument(Document):

@@ -20,7 +20,7 @@ from disaggc.ir.plan import (
 )
 
 if TYPE_CHECKING:
-    from disaggc.pipeline import Compiled
+    from disaggc.compilation import Compiled
 
 
 class PoolItem(Item):
