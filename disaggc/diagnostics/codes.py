@@ -106,6 +106,12 @@ _TABLE = (
         "A role has one replica: while it restarts or its node is drained, nothing serves the role.",
     ),
     Code("DGC701", "bad-lock", "disaggc.lock cannot be read or belongs to another spec."),
+    Code(
+        "DGC702",
+        "lock-holds-back",
+        "The lock keeps a layout that is feasible but no longer the best; `--upgrade` leaves it.",
+    ),
+    Code("DGC703", "lock-not-kept", "The layout in the lock is no longer feasible, so it was solved anew."),
 )
 
 CODES: dict[str, Code] = {code.id: code for code in _TABLE}

@@ -46,9 +46,8 @@ def human(report: Report, *, color: bool = False) -> str:
 def _block(diagnostic: Diagnostic, report: Report, paint: _Paint) -> Iterator[str]:
     colour = _COLOURS[diagnostic.severity]
     head = f"{diagnostic.severity}[{diagnostic.code} {report.name(diagnostic.code)}]"
-    first, *rest = visible_lines(diagnostic.message)
-    yield paint(visible(head), f"1;{colour}") + paint(f": {first}", "1")
-    yield from rest
+    # One line whatever it quotes: a line break in a user's text must not start a line that looks like ours.
+    yield paint(visible(head), f"1;{colour}") + paint(f": {visible(diagnostic.message)}", "1")
     gutter = len(str(max((s.line for s in _spans(diagnostic)), default=1)))
     margin = " " * gutter
     if diagnostic.span is not None:

@@ -71,7 +71,7 @@ class DiagnosticsDocument(_Item):
 def json(report: Report) -> str:
     """The document as text, one trailing newline."""
     document = {"schema": SCHEMA, "diagnostics": items(report)}
-    return text_json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return text_json.dumps(document, indent=2) + "\n"
 
 
 def items(report: Report) -> list[dict[str, Any]]:

@@ -31,10 +31,7 @@ def sarif(report: Report) -> str:
         "columnKind": "unicodeCodePoints",
         "results": [_result(d, index[d.code]) for d in found],
     }
-    return (
-        json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False)
-        + "\n"
-    )
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
 def _title(report: Report, code: str) -> str:
@@ -67,7 +64,7 @@ def _result(diagnostic: Diagnostic, rule: int) -> dict[str, Any]:
 
 def _physical(span: SourceSpan) -> dict[str, Any]:
     return {
-        "artifactLocation": {"uri": quote(span.file, safe="/")},
+        "artifactLocation": {"uri": quote(span.file, safe="/", errors="replace")},
         "region": {
             "startLine": span.line,
             "startColumn": span.column,
