@@ -42,6 +42,7 @@ Bundle = list[Item]
 
 
 def items_of(wanted: Iterable[Wanted], per_node: int) -> list[Item]:
+    """Every part of every replica, largest first."""
     ordered = sorted(
         wanted,
         key=lambda w: (

@@ -33,6 +33,8 @@ class Option:
     latency: int
     slots: int = 0
     """Most sequences it can hold within the objectives; 0 = as `batch`."""
+    least: int = 1
+    """Fewest replicas for which the rates hold (prefill replicas share a queue)."""
 
     @property
     def accelerators(self) -> int:
@@ -45,23 +47,23 @@ class Option:
         return "colocated" if self.role is Role.COLOCATED else "disaggregated"
 
     @property
-    def key(self) -> tuple[str, str, int, int, int, int, int]:
+    def key(self) -> tuple[str, str, int, int, int, int, int, int]:
         """Canonical order: role, group, shape, operating point."""
         s = self.shape
-        return (self.role.value, self.group, s.tp, s.pp, s.dp, s.ep, self.batch)
+        return (self.role.value, self.group, s.tp, s.pp, s.dp, s.ep, self.batch, self.least)
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """Traffic of one service in one scenario. offered: arrivals, None = closed loop. in_flight: cap, None = open loop.
 
-    must_serve: the offered rate has to be met. must_hold: the rate or the whole of `in_flight` has to be.
+    must_serve: the offered rate has to be met. hold: sequences that must have room, unless the rate is met.
     """
 
     offered: int | None
     in_flight: int | None
     must_serve: bool
-    must_hold: bool
+    hold: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

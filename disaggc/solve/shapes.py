@@ -38,7 +38,9 @@ def shapes_for(
     """
     choices = choices_of(service, role)
     refused: list[str] = []
-    fitting = _fitting(models, service, role, group=group, shapes=_within(service, choices, group), refused=refused)
+    fitting = _fitting(
+        models, service, role, group=group, shapes=_within(service, choices, group), refused=refused
+    )
     if not fitting and choices.tp is None and group.accelerator.link_domain < group.per_node:
         wide = [_shape(service, choices, (tp, 1, 1)) for tp in _powers(group.per_node)]
         fitting = _fitting(models, service, role, group=group, shapes=wide, refused=refused)
@@ -62,8 +64,9 @@ def _fitting(
 ) -> tuple[Shape, ...]:
     found: list[Shape] = []
     for shape in dict.fromkeys(shapes):
-        if not tp_allowed(service.model, shape.tp):
-            refused.append(f"tp {shape.tp} does not divide the model's heads")
+        indivisible = tp_allowed(service.model, shape.tp)
+        if indivisible is not None:
+            refused.append(indivisible)
             continue
         if not _on_nodes(shape, group):
             refused.append(f"{shape} does not fill whole nodes of {group.per_node} x {group.accelerator.id}")
@@ -92,9 +95,12 @@ def _on_nodes(shape: Shape, group: NodeGroupFacts) -> bool:
 
 def _within(service: ResolvedService, choices: RoleChoices, group: NodeGroupFacts) -> list[Shape]:
     domain = min(group.per_node, max(group.accelerator.link_domain, 1))
-    tps = choices.tp or tuple(tp for tp in _powers(domain) if tp_allowed(service.model, tp))
+    tps = choices.tp or tuple(tp for tp in _powers(domain) if tp_allowed(service.model, tp) is None)
     return [
-        _shape(service, choices, (tp, pp, dp)) for tp in tps for pp in choices.pp or (1,) for dp in choices.dp or (1,)
+        _shape(service, choices, (tp, pp, dp))
+        for tp in tps
+        for pp in choices.pp or (1,)
+        for dp in choices.dp or (1,)
     ]
 
 
@@ -102,7 +108,11 @@ def _across(
     service: ResolvedService, choices: RoleChoices, group: NodeGroupFacts, *, nodes: int
 ) -> Iterator[Shape]:
     """Experts over several nodes, else pipeline stages, else one tensor-parallel group over all of them."""
-    allowed = [tp for tp in _powers(group.per_node) if tp_allowed(service.model, tp) and group.per_node % tp == 0]
+    allowed = [
+        tp
+        for tp in _powers(group.per_node)
+        if tp_allowed(service.model, tp) is None and group.per_node % tp == 0
+    ]
     if not allowed:
         return
     widest = allowed[-1]

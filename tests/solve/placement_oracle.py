@@ -27,13 +27,9 @@ def best(problem: PlacementProblem) -> tuple[int, ...] | None:
 
 def _layouts(problem: PlacementProblem, service: ServiceProblem) -> Iterator[Chosen]:
     for roles in ((Role.PREFILL, Role.DECODE), (Role.COLOCATED,)):
-        slots = [
-            [(role, group.name), *()]
-            for role in roles
-            for group in problem.groups
-            if any(o.role is role and o.group == group.name for o in service.options)
+        choices = [
+            list(_pool(problem, service, role, group.name)) for role in roles for group in problem.groups
         ]
-        choices = [list(_pool(problem, service, role, group)) for role, group in (slot[0:1][0] for slot in slots)]
         for combination in itertools.product(*choices):
             chosen = tuple(sorted(pick for pick in combination if pick is not None))
             if _valid(service, chosen, roles):
@@ -46,7 +42,7 @@ def _pool(problem: PlacementProblem, service: ServiceProblem, role: Role, group:
     for position, option in enumerate(service.options):
         if option.role is role and option.group == group:
             most = space.nodes * space.per_node // option.accelerators
-            for count in range(1, most + 1):
+            for count in range(option.least, most + 1):
                 yield position, count
 
 
@@ -73,7 +69,9 @@ def served_of(service: ServiceProblem, chosen: Chosen, scenario: int) -> int | N
     options, load = service.options, service.loads[scenario]
 
     def supply(role: Role, vendor: str) -> int:
-        members = [(options[i], n) for i, n in chosen if options[i].role is role and options[i].vendor == vendor]
+        members = [
+            (options[i], n) for i, n in chosen if options[i].role is role and options[i].vendor == vendor
+        ]
         largest = max((o.rates[scenario] for o, _ in members), default=0)
         return max(0, sum(o.rates[scenario] * n for o, n in members) - service.spare * largest)
 
@@ -89,10 +87,10 @@ def served_of(service: ServiceProblem, chosen: Chosen, scenario: int) -> int | N
     running = sum(options[i].batch * n for i, n in chosen if options[i].role is not Role.PREFILL)
     if load.in_flight is not None and scenario == 0 and running > load.in_flight:
         return None
-    if load.must_hold and load.in_flight is not None:
+    if load.hold is not None:
         holding = sum((options[i].slots or options[i].batch) * n for i, n in chosen if options[i].batch)
         met = load.offered is not None and served >= load.offered
-        if holding < load.in_flight and not met:
+        if holding < load.hold and not met:
             return None
     if service.floor is not None and served < service.floor:
         return None
@@ -106,7 +104,12 @@ def _nodes(problem: PlacementProblem, chosen: tuple[Chosen, ...]) -> dict[str, i
         shares: list[list[Option]] = []
         common: list[Option] = []
         for service, picks in zip(problem.services, chosen, strict=True):
-            here = [service.options[i] for i, n in picks for _ in range(n) if service.options[i].group == group.name]
+            here = [
+                service.options[i]
+                for i, n in picks
+                for _ in range(n)
+                if service.options[i].group == group.name
+            ]
             if service.exclusive:
                 shares.append(here)
             else:
@@ -118,7 +121,12 @@ def _nodes(problem: PlacementProblem, chosen: tuple[Chosen, ...]) -> dict[str, i
     for service, picks in zip(problem.services, chosen, strict=True):
         own = 0
         for group in problem.groups:
-            here = tuple(service.options[i].accelerators for i, n in picks for _ in range(n) if service.options[i].group == group.name)
+            here = tuple(
+                service.options[i].accelerators
+                for i, n in picks
+                for _ in range(n)
+                if service.options[i].group == group.name
+            )
             own += bins(here, group.per_node)
         if service.max_nodes is not None and own > service.max_nodes:
             return None
@@ -172,5 +180,7 @@ def _score(problem: PlacementProblem, chosen: tuple[Chosen, ...], nodes: dict[st
 def _latency(service: ServiceProblem, chosen: Chosen) -> int:
     total = 0
     for role in Role:
-        total += max((service.options[i].latency for i, _ in chosen if service.options[i].role is role), default=0)
+        total += max(
+            (service.options[i].latency for i, _ in chosen if service.options[i].role is role), default=0
+        )
     return total

@@ -7,15 +7,16 @@ from hypothesis import strategies as st
 
 from disaggc.ir.plan import Role, Shape
 from disaggc.solve.cpsat import Limits, feasible, solve_program
+from disaggc.solve.formulate import formulate
 from disaggc.solve.problem import GroupSpace, Load, Option, PlacementProblem, ServiceProblem
-from disaggc.solve.program import formulate
-from tests.solve import placement_oracle as oracle
 from tests.solve import placement_oracle as oracle
 
 EXACT = Limits(relative_gap=0.0)
 
 
-def option(role: Role, tp: int = 8, *, group: str = "g", batch: int = 0, rate: int = 1000, latency: int = 10) -> Option:
+def option(
+    role: Role, tp: int = 8, *, group: str = "g", batch: int = 0, rate: int = 1000, latency: int = 10
+) -> Option:
     return Option(role, group, "amd", Shape(tp=tp), batch, (rate,), latency)
 
 
@@ -42,9 +43,12 @@ def problems(draw: st.DrawFn) -> PlacementProblem:
     vendors = [draw(st.sampled_from(["amd", "nvidia"])) for _ in groups]
     scenarios = draw(st.integers(1, 2))
     services = tuple(
-        draw(_services(f"s{k}", (groups, tuple(vendors), scenarios))) for k in range(1 if pair else draw(st.integers(1, 2)))
+        draw(_services(f"s{k}", (groups, tuple(vendors), scenarios)))
+        for k in range(1 if pair else draw(st.integers(1, 2)))
     )
-    return PlacementProblem(services, groups, draw(st.sampled_from(["throughput", "latency", "cost", "nodes"])))
+    return PlacementProblem(
+        services, groups, draw(st.sampled_from(["throughput", "latency", "cost", "nodes"]))
+    )
 
 
 @st.composite
@@ -58,7 +62,16 @@ def _services(draw: st.DrawFn, name: str, around) -> ServiceProblem:
             rates = tuple(draw(st.integers(1, 9)) * 100 for _ in range(scenarios))
             size = draw(st.integers(1, 4))
             options.append(
-                Option(role, groups[where].name, vendors[where], Shape(tp=size), batch, rates, draw(st.integers(0, 50)))
+                Option(
+                    role,
+                    groups[where].name,
+                    vendors[where],
+                    Shape(tp=size),
+                    batch,
+                    rates,
+                    draw(st.integers(0, 50)),
+                    least=draw(st.integers(1, 2)),
+                )
             )
     prefill = [i for i, o in enumerate(options) if o.role is Role.PREFILL]
     decode = [i for i, o in enumerate(options) if o.role is Role.DECODE]
@@ -68,7 +81,7 @@ def _services(draw: st.DrawFn, name: str, around) -> ServiceProblem:
             draw(st.none() | st.integers(1, 20).map(lambda n: n * 100)),
             draw(st.none() | st.integers(1, 12).map(lambda n: n * 1000)),
             must_serve=draw(st.booleans()),
-            must_hold=draw(st.booleans()),
+            hold=draw(st.none() | st.integers(1, 9).map(lambda n: n * 1000)),
         )
         for _ in range(scenarios)
     )
@@ -80,7 +93,11 @@ def _services(draw: st.DrawFn, name: str, around) -> ServiceProblem:
         draw(st.integers(1, 9)),
         priority=draw(st.integers(0, 1)),
         spare=draw(st.sampled_from([0, 0, 0, 1])),
-        exact=tuple(draw(st.dictionaries(st.sampled_from([Role.PREFILL, Role.DECODE]), st.integers(1, 2), max_size=1)).items()),
+        exact=tuple(
+            draw(
+                st.dictionaries(st.sampled_from([Role.PREFILL, Role.DECODE]), st.integers(1, 2), max_size=1)
+            ).items()
+        ),
         max_nodes=draw(st.none() | st.integers(1, 3)),
         floor=draw(st.none() | st.integers(1, 5).map(lambda n: n * 100)),
     )
@@ -126,7 +143,7 @@ def test_prefill_and_decode_are_balanced_on_five_nodes() -> None:
         "chat",
         (option(Role.PREFILL, rate=4_000), option(Role.DECODE, batch=120_000, rate=1_000)),
         (),
-        (Load(None, 480_000, must_serve=False, must_hold=False),),
+        (Load(None, 480_000, must_serve=False),),
         9216,
     )
     answer = solve(one(service))
@@ -141,7 +158,7 @@ def test_a_demand_no_cluster_meets_is_infeasible_and_holds_without_it() -> None:
         "chat",
         (option(Role.COLOCATED, batch=1000, rate=1_000),),
         (),
-        (Load(6_000, None, must_serve=True, must_hold=False),),
+        (Load(6_000, None, must_serve=True),),
         1,
     )
     program = formulate(one(service))
@@ -155,7 +172,7 @@ def test_a_limit_that_is_too_short_is_unknown_not_infeasible() -> None:
         "chat",
         tuple(option(Role.COLOCATED, tp, batch=tp * 1000, rate=tp * 997) for tp in (1, 2, 3, 5, 7)),
         (),
-        (Load(None, None, must_serve=False, must_hold=False),),
+        (Load(None, None, must_serve=False),),
         1,
     )
     answer = solve_program(formulate(one(service, 100)), Limits(deterministic_s=0.0, relative_gap=0.0))
@@ -170,7 +187,7 @@ def test_equal_layouts_have_one_answer() -> None:
             Option(Role.COLOCATED, "h", "amd", Shape(tp=8), 1000, (1000,), 10),
         ),
         (),
-        (Load(1000, None, must_serve=True, must_hold=False),),
+        (Load(1000, None, must_serve=True),),
         1,
     )
     groups = (GroupSpace("g", 2, 8, 1), GroupSpace("h", 2, 8, 1))
