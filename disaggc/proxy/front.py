@@ -131,23 +131,13 @@ class Front(asyncio.Protocol):
         self._field_bytes += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._refuse(RefusedError(400, "protocol upgrades are not supported"))
         except httptools.HttpParserCallbackError as exc:
-            refused = (
-                exc.__context__
-                if isinstance(exc.__context__, RefusedError)
-                else RefusedError(400, "bad request")
-            )
-            self._refuse(refused)
+            said = exc.__context__
+            self._refuse(said if isinstance(said, RefusedError) else RefusedError(400, "bad request"))
         except httptools.HttpParserError:
             self._refuse(RefusedError(400, "the request is not valid HTTP/1.1"))
         else:
-            if (
-                self._url is not None
-                and not self._body_size
-                and self._field_bytes > self._header_limit + len(data)
-            ):
+            if not self._in_body and self._field_bytes > self._header_limit:
                 self._refuse(RefusedError(431, "the request headers are too large"))
 
     @property
@@ -156,7 +146,6 @@ class Front(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """A request starts."""
-        self._fresh()
         self.receiving = True
 
     def on_url(self, url: bytes) -> None:
@@ -184,6 +173,8 @@ class Front(asyncio.Protocol):
         self._since = monotonic()
         if sum(map(len, headers)) + sum(map(len, headers.values())) > self._header_limit:
             raise RefusedError(431, "the request headers are too large")
+        if self._parser.should_upgrade():
+            raise RefusedError(400, "protocol upgrades are not supported")
         if self._parser.get_http_version() == "1.1":
             if b"host" not in headers:
                 raise RefusedError(400, "the Host header is missing")

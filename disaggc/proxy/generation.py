@@ -7,6 +7,7 @@ earlier one left pinned is released.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Set as AbstractSet
 
 from disaggc.ir.plan import Role
 from disaggc.proxy.asks import Api, Ask, parse_ask
@@ -140,28 +141,30 @@ class Generation(Exchange):
         return self.held
 
     def _choose_prefill(self, decode: Replica) -> Replica | None:
-        """A prefill replica of decode's cohort; without one, decode moves to a cohort that has one."""
-        fleet, now = self.service.fleet, self.clock()
-        chosen = self._prefill_of(decode)
-        if chosen is not None:
-            return chosen
-        other = fleet.choose(
+        """A prefill replica of decode's cohort, untried ones first; decode moves to another cohort where that helps."""
+        for skip in (self.tried, frozenset[str]()):
+            chosen = self._prefill_of(decode, skip)
+            if chosen is not None:
+                return chosen
+            other = self._decode_with_prefill(skip)
+            if other is not None:
+                self._move_to(other)
+                return self._prefill_of(other, skip)
+        return None
+
+    def _decode_with_prefill(self, skip: AbstractSet[str]) -> Replica | None:
+        fleet = self.service.fleet
+        return fleet.choose(
             fleet.by_role[Role.DECODE],
             role=Role.DECODE,
-            now=now,
-            fits=lambda r: self._prefill_of(r) is not None,
+            now=self.clock(),
+            fits=lambda r: self._prefill_of(r, skip) is not None,
         )
-        if other is None:
-            return None
-        self._move_to(other)
-        return self._prefill_of(other)
 
-    def _prefill_of(self, decode: Replica) -> Replica | None:
-        fleet, now = self.service.fleet, self.clock()
-        among = fleet.prefills_for(decode)
-        untried = [r for r in among if r.address not in self.tried]
-        choice = fleet.choose(untried, role=Role.PREFILL, now=now, prefix=self.prefix)
-        return choice or fleet.choose(among, role=Role.PREFILL, now=now, prefix=self.prefix)
+    def _prefill_of(self, decode: Replica, skip: AbstractSet[str]) -> Replica | None:
+        fleet = self.service.fleet
+        among = [r for r in fleet.prefills_for(decode) if r.address not in skip]
+        return fleet.choose(among, role=Role.PREFILL, now=self.clock(), prefix=self.prefix)
 
     def _without_prefill(self) -> None:
         """No prefill replica can be used: decode alone where the policy says so, else say it."""

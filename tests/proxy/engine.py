@@ -84,7 +84,11 @@ class Engine:
                 with suppress(asyncio.CancelledError):
                     await work
                 return False
-            keep = await work
+            try:
+                keep = await work
+            except ConnectionError:
+                self.aborted += 1
+                return False
         finally:
             self.running -= 1
             for task in (watch, work):
@@ -107,7 +111,8 @@ class Engine:
             return self._json(writer, 200, {"count": len(json.dumps(body.get("prompt") or body.get("messages"))) // 4})
         if path not in GENERATION:
             return self._json(writer, 200, {"engine": self.name, "path": path})
-        fault = self.script.popleft() if self.script else None
+        release = body.get("model") == "disaggc-release"
+        fault = self.script.popleft() if self.script and not release else None
         params = body.get("kv_transfer_params") or {}
         if fault is not None and (result := await self._fault(fault, writer)) is not None:
             return result
