@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from disaggc.catalog.facts import Attention
 from disaggc.ir.plan import ConnectorPlan, EnvVar, FromSecret, Literally, OwnAddress, Ports, Role, Value
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService, ResolvedSpec
 from disaggc.solve.lower.connector import has_leases
@@ -62,6 +63,9 @@ def _kv_transfer(service: ResolvedService, connector: ConnectorPlan, ports: Port
             }
             if not has_leases(service.snapshot, connector.name):
                 env["VLLM_NIXL_ABORT_REQUEST_TIMEOUT"] = Literally(value=str(connector.lease_s))
+            if service.model.attention is Attention.HYBRID:
+                # NIXL moves recurrent state in this layout only; vLLM asserts it at start.
+                env["VLLM_SSM_CONV_STATE_LAYOUT"] = Literally(value="DS")
             return env
         case "mooncake":
             # Consumers dial the producer's bootstrap server; only the producer listens.
