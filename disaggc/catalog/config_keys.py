@@ -26,8 +26,10 @@ class Keys:
         self.problems = problems
 
     def refuse(self, message: str, *, help: str | None = None) -> None:  # noqa: A002 - the diagnostic's field
-        """Note a problem with this config."""
-        self.problems.append(error(CODE, f"`{self.source}`: {message}", help=help))
+        """Note a problem with this config, once."""
+        problem = error(CODE, f"`{self.source}`: {message}", help=help)
+        if problem not in self.problems:
+            self.problems.append(problem)
 
     def has(self, *names: str) -> bool:
         """Whether one of the keys is present and not null."""
@@ -39,8 +41,7 @@ class Keys:
     def required(self, *names: str, high: int) -> int:
         """A whole number 1..high under the first present name; its absence is a problem."""
         if not self.has(*names):
-            also = f" (nor {', '.join(f'`{n}`' for n in names[1:])})" if len(names) > 1 else ""
-            self.refuse(f"`{names[0]}`{also} is missing, so the model cannot be sized")
+            self.refuse(f"`{names[0]}` is missing, so the model cannot be sized")
             return 1
         return self.integer(*names, low=1, high=high, default=1)
 

@@ -31,13 +31,17 @@ class AcceleratorFacts:
     architecture: str = ""
 
     def flops(self, precision: Precision) -> float:
-        """Dense peak in FLOP/s; the next wider supported precision where this one is missing."""
+        """Dense peak in FLOP/s; where a precision is missing, that of the next wider floating-point one.
+
+        Kernels for a narrow format that the hardware lacks unpack the weights and multiply in 16 bits, never in int8.
+        """
         table = dict(self.peak_flops)
-        order: tuple[Precision, ...] = ("fp4", "fp8", "int8", "bf16", "fp32")
-        for candidate in order[order.index(precision) :]:
-            if candidate in table:
-                return table[candidate]
-        return next(iter(table.values()))
+        wider: tuple[Precision, ...] = (
+            ("bf16", "fp32") if precision == "int8" else ("fp4", "fp8", "bf16", "fp32")
+        )
+        start = wider.index(precision) if precision in wider else 0
+        found = next((table[p] for p in wider[start:] if p in table), None)
+        return table.get(precision) or found or next(iter(table.values()))
 
 
 @dataclass(frozen=True, slots=True)

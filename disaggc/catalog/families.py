@@ -154,21 +154,35 @@ FAMILIES: dict[str, Family] = {
     "mimo_v2_flash": _PLAIN,
     "minimax": _PLAIN,
     "baichuan": _PLAIN,
+    "nemotron-nas": _PLAIN,
+    "glm4v_text": Family(qkv_bias=True, norms=4, head_dim=128),
+    "glm4v_moe_text": Family(qkv_bias=True),
+    "mistral3": _PLAIN,
+    "ministral3": _PLAIN,
+    "exaone": _PLAIN,
+    "solar_open": _PLAIN,
+    "hy_v3": _QUERY_NORM,
+    "olmo_hybrid": Family(qk_norm="all"),
+    "diffllama": _PLAIN,
+    "flex_olmo": Family(qk_norm="all"),
+    "orion": Family(norm_bias=True),
     "helium": Family(head_dim=128),
 }
 
 ENCODERS = frozenset({
-    "albert", "bart", "bert-generation", "big_bird", "camembert", "data2vec-text", "ernie", "git", "megatron-bert",
-    "moshi", "rembert", "roberta-prelayernorm", "roc_bert", "roformer", "trocr", "xlm-roberta-xl", "xlnet", "xmod", "beit", "bert", "blip", "blip-2", "clip", "clip_text_model", "clip_vision_model", "convnext",
-    "deberta", "deberta-v2", "deit", "detr", "dinov2", "distilbert", "electra", "hubert", "led", "longformer",
-    "longt5", "m2m_100", "marian", "mbart", "modernbert", "mpnet", "mt5", "nomic_bert", "pegasus", "resnet", "roberta",
-    "segformer", "siglip", "siglip_vision_model", "siglip2", "speecht5", "swin", "t5", "umt5", "vit", "wav2vec2", "whisper", "xlm",
-    "xlm-roberta",
+    "albert", "bart", "beit", "bert", "bert-generation", "big_bird", "blip", "blip-2", "camembert", "clip",
+    "clip_text_model", "clip_vision_model", "convnext", "data2vec-text", "deberta", "deberta-v2", "deit",
+    "detr", "dinov2", "distilbert", "electra", "ernie", "git", "hubert", "led", "longformer", "longt5",
+    "m2m_100", "marian", "mbart", "megatron-bert", "modernbert", "moshi", "mpnet", "mt5", "nomic_bert",
+    "pegasus", "rembert", "resnet", "roberta", "roberta-prelayernorm", "roc_bert", "roformer", "segformer",
+    "siglip", "siglip2", "siglip_vision_model", "speecht5", "swin", "t5", "trocr", "umt5", "vit", "wav2vec2",
+    "whisper", "xlm", "xlm-roberta", "xlm-roberta-xl", "xlnet", "xmod",
 })  # fmt: skip
 """Architectures that keep no decoder KV of their own, or only beside an encoder: KV cannot be handed over."""
 
 UNSIZED = frozenset({
-    "blt", "ctrl", "deepseek_v4", "doge", "hrm_text", "inkling_text", "jetmoe", "mllama", "openai-gpt", "longcat_flash", "recurrent_gemma", "rwkv", "rwkv6", "rwkv7", "xlstm", "zamba", "zamba2",
+    "blt", "ctrl", "deepseek_v4", "doge", "hrm_text", "inkling_text", "jetmoe", "longcat_flash", "mllama",
+    "openai-gpt", "recurrent_gemma", "rwkv", "rwkv6", "rwkv7", "xlstm", "zamba", "zamba2",
 })  # fmt: skip
 """Architectures whose layers or caches follow rules of their own that no key states."""
 

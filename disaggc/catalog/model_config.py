@@ -13,11 +13,14 @@ from disaggc.catalog.decoder import decoder_facts
 from disaggc.catalog.facts import ModelFacts
 from disaggc.catalog.families import ENCODERS, UNSIZED
 from disaggc.catalog.model_summary import Wrapping
+from disaggc.catalog.omissions import nested_defaults, spread_blocks
 from disaggc.catalog.towers import TOWERS, is_multimodal, tower_parameters
 from disaggc.diagnostics import Diagnostic, Outcome, error
 
 _TEXT_PARTS = ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config")
 _DEEPEST = 4
+_OUTER_NAMES = ("architectures",)
+"""Keys that say what the whole model is; the outer object's win."""
 
 
 def read_model_config(text: str, source: str, model_id: str | None = None) -> Outcome[ModelFacts]:
@@ -36,7 +39,7 @@ def model_from_mapping(
     if refusal is not None:
         return Outcome(None, (error(CODE, f"`{source}`: {refusal}"),))
     problems: list[Diagnostic] = []
-    keys = Keys(_text_part(raw, _DEEPEST), source, problems)
+    keys = Keys(spread_blocks(_text_part(raw, _DEEPEST)), source, problems)
     wrapping = Wrapping(
         model_id or source, multimodal=is_multimodal(raw), tower_parameters=tower_parameters(raw, source)
     )
@@ -63,5 +66,11 @@ def _text_part(raw: Mapping[str, Any], depth: int) -> Mapping[str, Any]:
         inner = raw.get(name)
         if isinstance(inner, dict) and depth > 0:
             outer = {k: v for k, v in raw.items() if k not in _TEXT_PARTS and k not in TOWERS}
-            return _text_part({**outer, **{k: v for k, v in inner.items() if v is not None}}, depth - 1)
+            given = {k: v for k, v in inner.items() if v is not None and k not in _OUTER_NAMES}
+            return _text_part({**nested_defaults(inner), **given, **_named_outside(outer, given)}, depth - 1)
     return raw
+
+
+def _named_outside(outer: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the outer object adds to a nested part: everything that the part itself leaves out."""
+    return {k: v for k, v in outer.items() if k not in given}

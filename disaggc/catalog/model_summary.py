@@ -69,7 +69,8 @@ def model_summary(keys: Keys, wrapping: Wrapping, read: Gathered) -> ModelFacts:
     full, sliding = read.cached(LayerKind.FULL), read.cached(LayerKind.SLIDING)
     lead = next(iter(full or sliding), _NO_ATTENTION)
     experts = read.feed.experts
-    bulk = read.ledger.quantisation.of("routed_experts" if experts else "mlp", _BULK)
+    part, module = ("routed_experts", _BULK[0]) if experts else ("mlp", _BULK[1])
+    bulk = read.ledger.quantisation.of(part, (module,))
     window = keys.integer("sliding_window", "sliding_window_size", high=_MAX_POSITION, default=0)
     return ModelFacts(
         id=wrapping.model_id,

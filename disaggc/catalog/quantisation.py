@@ -19,7 +19,7 @@ _KNOWN = "awq, bitsandbytes, compressed-tensors, fbgemm_fp8, fp8, gptq, modelopt
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One way to store a weight. scheme: fp8, int8, int4, mxfp4, nvfp4...; bytes_each with scales; compute: its matmuls."""
+    """One way to store a weight: bytes_each with scales; compute is the precision of its matrix products."""
 
     scheme: str
     bytes_each: float

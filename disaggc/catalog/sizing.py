@@ -72,7 +72,7 @@ def weight_bytes_per_rank(model: ModelFacts, shape: Shape) -> float:
     """Weights on the fullest accelerator, bytes.
 
     Attention, MLP and shared experts by TP; KV projections by min(TP, kv_heads); MLA's low-rank inputs, routers, norms
-    and the indexer on every rank; routed experts over DP x TP (whole experts under EP, rounded up; their width without);
+    and the indexer on every rank; routed experts over DP x TP (whole ones under EP, rounded up; their width without);
     layers by PP, the embedding on the first stage and the head on the last; encoders whole on the first stage.
     """
     total = 0.0
