@@ -52,6 +52,7 @@ class Values:
     attention_eff: float
     link_eff: float
     kv_eff: float
+    host_bytes_per_s: float
     step_s: float
     kernel_s: float
     sequence_s: float
@@ -79,8 +80,8 @@ class Constants:
 
     memory_eff, expert_memory_eff, kv_memory_eff: share of memory bandwidth that reading dense weights, experts and KV
     reaches. compute_eff, expert_compute_eff: share of peak in dense and in grouped matrix products. attention_eff:
-    share of peak in prompt attention. link_eff: share of link speed in collectives. kv_eff: share of NIC line rate in
-    KV transfer.
+    share of peak in prompt attention. link_eff: share of link speed in collectives and copies. kv_eff: share of NIC
+    line rate in KV transfer. host_bytes_per_s: KV transfer inside a node without a fast link.
     step_s: launch and scheduling of one step. kernel_s: one kernel that is too small to fill the device. sequence_s:
     scheduling, sampling and output of one sequence per step. collective_s: latency of one all-reduce. all2all_s:
     latency of one expert dispatch or combine. imbalance: hottest rank over mean in expert parallelism.
@@ -100,6 +101,7 @@ class Constants:
     attention_eff: Range
     link_eff: Range
     kv_eff: Range
+    host_bytes_per_s: Range
     step_s: Range
     kernel_s: Range
     sequence_s: Range
@@ -148,6 +150,7 @@ HIGHER_IS_BETTER = frozenset(
         "link_eff",
         "kv_eff",
         "kv_bytes_per_s",
+        "host_bytes_per_s",
     }
 )
 NAMES: tuple[str, ...] = tuple(field.name for field in fields(Values))
@@ -157,15 +160,15 @@ def latin_draws(count: int, seed: int = 1) -> tuple[dict[str, float], ...]:
     """`count` sets of scores, each constant stratified on its own; the same sets on every machine and in every run."""
     source = random.Random(seed)  # noqa: S311 - a fixed design of experiments, not a secret
     columns: dict[str, list[float]] = {}
+    scores = [_normal_score((i + 0.5) / count) for i in range(count)]
     for name in NAMES:
-        strata = list(range(count))
-        source.shuffle(strata)
-        columns[name] = [_normal_score((s + 0.5) / count) for s in strata]
+        columns[name] = scores.copy()
+        source.shuffle(columns[name])
     return tuple({name: columns[name][i] for name in NAMES} for i in range(count))
 
 
 def _normal_score(share: float) -> float:
-    """Standard normal quantile by bisection on erf; used once per draw, so speed does not matter."""
+    """Standard normal quantile by bisection on erf; `statistics` would cost more to import than this to run."""
     low, high = -6.0, 6.0
     for _ in range(60):
         middle = (low + high) / 2

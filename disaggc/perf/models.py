@@ -15,9 +15,8 @@ from disaggc.perf.priors import prior_constants
 from disaggc.perf.work import work_of
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService, ResolvedSpec
 
-DRAWS = 16
-"""Sets of constants at which two layouts are compared; the 10 % and 90 % quantiles of 16 are the second and the
-fifteenth."""
+DRAWS = 24
+"""Sets of constants at which two layouts are compared."""
 
 
 class Models:

@@ -26,8 +26,8 @@ from disaggc.units import Price
 
 _FULL = 0.97
 """Prefill or network load from which it is named as what binds."""
-_EDGE = 1
-"""Draws cut off at each end: the 10 % and 90 % quantiles of 16."""
+_Z90 = 1.2815515594457831
+"""Standard normal quantile of 90 %."""
 
 
 def predict(models: Models, service: ResolvedService, layout: Layout) -> LayoutPrediction:
@@ -81,11 +81,20 @@ def ratio(a: LayoutPrediction, b: LayoutPrediction, metric: Metric) -> Estimate:
         value = 1.0 if a.case is b.case else (0.0 if a.case is None else math.inf)
         return Estimate(value, value, value, Basis.PRIOR)
     middle = _figure(a, a.case.at_corner(1), metric) / _figure(b, b.case.at_corner(1), metric)
-    drawn = sorted(
-        _figure(a, a.case.at_draw(i), metric) / _figure(b, b.case.at_draw(i), metric) for i in range(DRAWS)
-    )
+    drawn = [
+        math.log(_figure(a, a.case.at_draw(i), metric) / _figure(b, b.case.at_draw(i), metric))
+        for i in range(DRAWS)
+    ]
+    low, high = _middle_80(drawn)
     basis = weakest(a.output_tok_per_s.basis, b.output_tok_per_s.basis)
-    return Estimate(middle, min(middle, drawn[_EDGE]), max(middle, drawn[-1 - _EDGE]), basis)
+    return Estimate(middle, min(middle, low), max(middle, high), basis)
+
+
+def _middle_80(logs: list[float]) -> tuple[float, float]:
+    """The 80 % range of a ratio from its logarithms at the draws: normal, but never beyond what was drawn."""
+    mean = sum(logs) / len(logs)
+    spread = _Z90 * math.sqrt(sum((x - mean) ** 2 for x in logs) / (len(logs) - 1))
+    return math.exp(max(min(logs), mean - spread)), math.exp(min(max(logs), mean + spread))
 
 
 def hourly_cost(layout: Layout) -> tuple[float | None, str | None]:

@@ -11,15 +11,10 @@ from typing import Literal
 
 from disaggc.catalog.facts import Attention, FabricFacts
 from disaggc.ir.plan import Shape
-from disaggc.perf.constants import Constants, Range, Values
+from disaggc.perf.constants import Constants, Values
 from disaggc.perf.estimate import Estimate, Term
 from disaggc.perf.work import nic_speed_per_accelerator
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService
-
-_SAME_NODE_LINK_EFF = Range(0.3, 0.6, 0.85)
-"""Share of the link's speed in a device-to-device copy inside a node."""
-_SAME_NODE_NO_LINK = Range(0.5e9, 5e9, 40e9)
-"""Bytes/s through the host without a fast link: 0.5 GB/s pulled over PCIe, 49 GB/s pushed (vllm#52607)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +36,7 @@ class KvPath:
 
     bytes_per_token: the model's KV, once; sliding layers up to `window` tokens; state_bytes: recurrent state.
     copies: how often each byte leaves prefill (MLA: once per decode rank). line_bytes_per_s: what the narrower side
-    moves of those bytes at line rate. inside: within one node, so that no NIC is used.
+    moves of those bytes at line rate. transport: `link` stays within one node, so that no NIC is used.
     """
 
     bytes_per_token: float
@@ -69,7 +64,10 @@ class KvPath:
         """Bytes of KV (counted once) that arrive per second."""
         if not math.isnan(values.kv_bytes_per_s):
             return values.kv_bytes_per_s
-        return self.line_bytes_per_s / self.copies * (1.0 if self.transport == "link" else values.kv_eff)
+        if self.transport == "link":
+            inside = self.line_bytes_per_s * values.link_eff
+            return (inside or values.host_bytes_per_s) / self.copies
+        return self.line_bytes_per_s * values.kv_eff / self.copies
 
 
 def kv_path(
@@ -115,7 +113,7 @@ def _copies(service: ResolvedService, decode: Shape) -> int:
 
 
 def _inside_speed(prefill: Endpoint, decode: Endpoint) -> float:
+    """Link speed of the narrower side; 0 where no fast link joins the accelerators."""
     accelerator = prefill.group.accelerator
-    if accelerator.link_domain > 1:
-        return accelerator.link_bytes_per_s * _SAME_NODE_LINK_EFF.mid * min(prefill.shape.tp, decode.shape.tp)
-    return _SAME_NODE_NO_LINK.mid
+    joined = accelerator.link_domain > 1
+    return accelerator.link_bytes_per_s * min(prefill.shape.tp, decode.shape.tp) if joined else 0.0

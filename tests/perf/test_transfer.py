@@ -78,6 +78,15 @@ def test_a_link_inside_the_node_beats_the_network():
     )
 
 
+def test_a_node_without_a_link_copies_through_the_host():
+    inside = path(Shape(), Shape(), same_node=True, group=nodes("l40s"))
+    found = transfer_time(inside, constants(), 8192)
+    assert inside.transport == "link"
+    moved = inside.bytes_for(8192)
+    assert found.low < moved / 40e9 + 0.05
+    assert found.high > moved / 0.5e9
+
+
 @given(st.floats(1, 100_000), st.floats(1, 100_000))
 def test_longer_prompts_never_move_faster(first, second):
     short, long = sorted((first, second))
