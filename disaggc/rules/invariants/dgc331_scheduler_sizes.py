@@ -14,13 +14,19 @@ from disaggc.rules.rule import Edit, Finding, Planned, PlanRule
 
 
 def check(planned: Planned) -> Iterator[Finding]:
-    """Batched < seqs; seqs other than planned; KV tokens below max-model-len."""
+    """Batched < seqs; active > seqs; seqs other than planned; KV tokens below max-model-len."""
     for service, pool, replica in replicas(planned.plan):
         seqs, batched = flag_number(replica, "max-num-seqs"), flag_number(replica, "max-num-batched-tokens")
         context = flag_number(replica, "max-model-len")
         if seqs is not None and batched is not None and batched < seqs:
             yield Finding(
                 f"{replica.address} batches {batched:g} tokens for {seqs:g} sequences; it would not start",
+                service_path(service),
+            )
+        active = flag_number(replica, "max-num-active-seqs")
+        if seqs is not None and active is not None and active > seqs:
+            yield Finding(
+                f"{replica.address} allows {active:g} active of {seqs:g} sequences; it would not start",
                 service_path(service),
             )
         if seqs is not None and seqs != pool.memory.sequences:
@@ -45,6 +51,7 @@ RULE = PlanRule(
     fails=(
         (Edit("services/chat/pools/decode/replicas/0/arguments/--max-num-batched-tokens", "1"),),
         (Edit("services/chat/pools/decode/memory/sequences", 3),),
+        (Edit("services/chat/pools/decode/replicas/0/arguments/--max-num-active-seqs", "1000000"),),
         (
             Edit("services/chat/pools/decode/memory/kv_tokens", 10),
             Edit("services/chat/pools/decode/memory/kv_tokens_high", 20),

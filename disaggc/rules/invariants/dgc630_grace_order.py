@@ -13,12 +13,19 @@ from disaggc.diagnostics import Severity
 from disaggc.rules.planned import flag_number, replicas, service_path
 from disaggc.rules.rule import Edit, Finding, Planned, PlanRule
 
+_WORKER_EXIT_S = {"nvidia": 5, "cpu": 5, "amd": 15}
+"""VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS by vendor."""
+
 
 def check(planned: Planned) -> Iterator[Finding]:
-    """Grace > pre_stop + shutdown + worker_exit; `--shutdown-timeout` equals the plan's and is above 0."""
+    """Grace above pre-stop, shutdown and the vendor's worker exit; the flag equals the plan and is above 0."""
     for service in planned.plan.services:
         for pool in service.pools:
             t = pool.timings
+            exits = _WORKER_EXIT_S[pool.vendor]
+            if t.worker_exit_s < exits:
+                message = f"{pool.address} gives workers {t.worker_exit_s} s to exit, {pool.vendor} ones take {exits} s"
+                yield Finding(message, service_path(service))
             needed = t.pre_stop_s + t.shutdown_s + t.worker_exit_s
             if t.grace_s <= needed:
                 yield Finding(
@@ -42,6 +49,7 @@ RULE = PlanRule(
     sources=("https://github.com/kserve/kserve/pull/5496", "https://github.com/vllm-project/vllm/pull/43208"),
     fails=(
         (Edit("services/chat/pools/decode/timings/grace_s", 1),),
+        (Edit("services/chat/pools/decode/timings/worker_exit_s", 1),),
         (Edit("services/chat/pools/decode/replicas/0/arguments/--shutdown-timeout", None),),
     ),
 )
