@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from disaggc.diagnostics.model import Diagnostic, FieldPath, error, path_text
-from disaggc.emit.quoting import UnsafeTextError
+from disaggc.emit.quoting import UnsafeTextError, process_text
 from disaggc.ir.plan import Because, DeploymentPlan, FromSecret, Literally, Pool, ServicePlan
 
 Kind = Literal[
     "argument",
+    "positional",
     "variable",
     "variable-name",
     "executable",
@@ -53,7 +54,7 @@ def free_texts(plan: DeploymentPlan) -> Iterator[FreeText]:
 def _of_service(service: ServicePlan, at: FieldPath) -> Iterator[FreeText]:
     yield FreeText(service.name, "name", at)
     weights: FieldPath = (*at, "model", "weights" if service.model.path != service.model.id else "id")
-    yield FreeText(service.model.path, "argument", weights)
+    yield FreeText(service.model.path, "positional", weights)
     if service.model.path.startswith("/"):
         yield FreeText(service.model.path, "weights", weights)
     if service.engine.command is not None:
@@ -83,9 +84,10 @@ def _of_pool(pool: Pool, at: FieldPath) -> Iterator[FreeText]:
         for argument in replica.arguments:
             path = _path(argument.because, (*at, "engine", "settings", argument.flag.lstrip("-")))
             yield FreeText(argument.flag, "argument", path)
+            kind: Kind = "positional" if argument.more else "argument"
             for value in (argument.value, *argument.more):
                 if isinstance(value, Literally):
-                    yield FreeText(value.value, "argument", path)
+                    yield FreeText(value.value, kind, path)
         for variable in replica.env:
             path = _path(variable.because, (*at, "engine", "env", variable.name))
             yield FreeText(variable.name, "variable-name", path)
@@ -112,6 +114,13 @@ def refused(plan: DeploymentPlan, checks: Mapping[Kind, Callable[[str], object]]
             message = f"`{path_text(free.path)}` {problem}"
             found[(free.path, message)] = error("DGC603", message, free.path, help="use another text here")
     return tuple(found.values())
+
+
+def no_flag(text: str) -> None:
+    """A word that vllm must take for a value although no flag stands right before it."""
+    if text.startswith("-"):
+        raise UnsafeTextError("begins with a dash, so vllm would take it for a flag")
+    process_text(text)
 
 
 def plain_name(text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -69,6 +70,7 @@ class TargetPack:
         return int(self.manifest.files[file].mode, 8)
 
 
+@cache
 def load_pack(kind: TargetKind, *, root: Path | None = None) -> TargetPack:
     """The shipped pack of a target; `root` names another folder of packs."""
     folder = (root or shipped("targets")) / kind

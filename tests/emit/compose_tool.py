@@ -25,5 +25,9 @@ def compose_command() -> list[str] | None:
 def config(command: list[str], file: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """`compose config` on one file; needs no daemon."""
     return subprocess.run(
-        [*command, "-f", str(file), "config", *options], capture_output=True, text=True, check=False, timeout=120
+        [*command, "-f", str(file), "config", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )

@@ -61,7 +61,29 @@ HOSTILE = (
 )
 
 _PIECES = st.sampled_from(
-    ["\n", "\r", '"', "'", "\\", "%", "$", "${", "$(", "}", "{{", "}}", "{%", "`", ";", "#", "=", ":", " ", "\t", "\u202e"]
+    [
+        "\n",
+        "\r",
+        '"',
+        "'",
+        "\\",
+        "%",
+        "$",
+        "${",
+        "$(",
+        "}",
+        "{{",
+        "}}",
+        "{%",
+        "`",
+        ";",
+        "#",
+        "=",
+        ":",
+        " ",
+        "\t",
+        "\u202e",
+    ]
 )
 
 
@@ -74,4 +96,8 @@ def texts() -> st.SearchStrategy[str]:
 
 def any_texts() -> st.SearchStrategy[str]:
     """The same, and now and then what no process can be given."""
-    return texts() | texts().map(lambda text: text + "\x00") | st.sampled_from(["\ud800", "x\x00y", "y" * 140_000])
+    return (
+        texts()
+        | texts().map(lambda text: text + "\x00")
+        | st.sampled_from(["\ud800", "x\x00y", "y" * 140_000])
+    )

@@ -21,7 +21,9 @@ SETTINGS = ComposeTarget()
 FITTING = ("colocated", "five-nodes", "flexible", "one-box")
 
 
-def document(plan: DeploymentPlan, host: str = "gpu-01", settings: ComposeTarget = SETTINGS) -> dict[str, Any]:
+def document(
+    plan: DeploymentPlan, host: str = "gpu-01", settings: ComposeTarget = SETTINGS
+) -> dict[str, Any]:
     (read,) = read_documents(files(plan, settings)[f"{host}{settings.directory}/compose.yaml"].text)
     found = all_interpolated(read)
     assert isinstance(found, dict)
@@ -30,7 +32,9 @@ def document(plan: DeploymentPlan, host: str = "gpu-01", settings: ComposeTarget
 
 def engines(plan: DeploymentPlan, host: str = "gpu-01") -> dict[str, dict[str, Any]]:
     services = document(plan, host)["services"]
-    return {name: s for name, s in services.items() if "-proxy-" not in name and not name.endswith("-namespaces")}
+    return {
+        name: s for name, s in services.items() if "-proxy-" not in name and not name.endswith("-namespaces")
+    }
 
 
 @pytest.mark.parametrize("name", FITTING)
@@ -112,13 +116,15 @@ def test_nvidia_devices_are_named_when_nothing_is_shared():
     single = service.pools[0].model_copy(
         update={
             "replicas": (
-                service.pools[0].replicas[0].model_copy(
-                    update={"slots": service.pools[0].replicas[0].slots[:1], "arguments": ()}
-                ),
+                service.pools[0]
+                .replicas[0]
+                .model_copy(update={"slots": service.pools[0].replicas[0].slots[:1], "arguments": ()}),
             )
         }
     )
-    plan = plan.model_copy(update={"services": (service.model_copy(update={"pools": (single,), "links": ()}),)})
+    plan = plan.model_copy(
+        update={"services": (service.model_copy(update={"pools": (single,), "links": ()}),)}
+    )
     engine = engines(plan)["chat-prefill-0"]
     (reservation,) = engine["deploy"]["resources"]["reservations"]["devices"]
     assert reservation["device_ids"] == [str(i) for i in range(8)]

@@ -67,7 +67,9 @@ def test_line_1_plan_and_compiler_are_marked_and_images_are_digests(name):
         assert marks["disaggc.dev/plan"].startswith("sha256:")
         assert marks["disaggc.dev/spec"].startswith("sha256:")
         assert thing["metadata"]["namespace"] == "llm"
-    assert {container(pod)["image"].rpartition("@")[2][:7] for pod in pods(PLANS[name]()).values()} == {"sha256:"}
+    assert {container(pod)["image"].rpartition("@")[2][:7] for pod in pods(PLANS[name]()).values()} == {
+        "sha256:"
+    }
 
 
 def test_line_2_roles_and_failure_policy_are_written_out():
@@ -102,7 +104,7 @@ def test_line_4_both_roles_get_the_same_of_what_must_be_equal():
     seen = set()
     for pod in pods(plan).values():
         args = container(pod)["args"]
-        seen.add(tuple(args[args.index(flag) + 1] for flag in flags) + (env(pod)["PYTHONHASHSEED"],))
+        seen.add((*tuple(args[args.index(flag) + 1] for flag in flags), env(pod)["PYTHONHASHSEED"]))
     assert len(seen) == 1
 
 
@@ -140,7 +142,9 @@ def test_line_6_grace_covers_pause_drain_and_exit(name):
 
 
 def test_line_6_the_pause_is_a_program_before_1_30():
-    pod = next(iter(pods(five_nodes(), KubernetesTarget(kube_version="1.29", rdma_resource="rdma/ib")).values()))
+    pod = next(
+        iter(pods(five_nodes(), KubernetesTarget(kube_version="1.29", rdma_resource="rdma/ib")).values())
+    )
     assert container(pod)["lifecycle"]["preStop"] == {"exec": {"command": ["sleep", "15"]}}
 
 
@@ -164,7 +168,10 @@ def test_line_8_shared_memory_is_bounded_cleared_and_inside_the_limit():
         assert int(shm["sizeLimit"]) < int(container(pod)["resources"]["limits"]["memory"])
         assert "find /dev/shm -type f -delete" in container(pod)["command"][2]
         mounts = {mount["mountPath"] for mount in container(pod)["volumeMounts"]}
-        assert {"/dev/shm", "/.cache", "/.config", "/.triton"} <= mounts
+        assert {"/.cache", "/.config", "/.triton"} <= mounts
+        assert any(
+            m["name"] == "shm" and m["mountPath"].endswith("/shm") for m in container(pod)["volumeMounts"]
+        )
 
 
 def test_line_9_devices_capabilities_and_never_privileged():
@@ -175,7 +182,9 @@ def test_line_9_devices_capabilities_and_never_privileged():
         security = engine["securityContext"]
         assert security["privileged"] is False
         assert security["capabilities"] == {"drop": ["ALL"], "add": ["IPC_LOCK"]}
-        assert pod["spec"]["tolerations"] == [{"key": "amd.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+        assert pod["spec"]["tolerations"] == [
+            {"key": "amd.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+        ]
 
 
 def test_line_9_the_resources_of_the_spec_win():
@@ -205,7 +214,9 @@ def test_placement_pins_named_hosts_only():
     assert "affinity" not in pinned["chat/decode-3.yaml"]["spec"]
     for pod in pods(count_only()).values():
         assert "nodeSelector" not in pod["spec"]
-        (term,) = pod["spec"]["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        (term,) = pod["spec"]["affinity"]["podAntiAffinity"][
+            "preferredDuringSchedulingIgnoredDuringExecution"
+        ]
         assert term["podAffinityTerm"]["topologyKey"] == "kubernetes.io/hostname"
 
 
@@ -236,12 +247,16 @@ def test_line_12_a_low_port_is_mapped_because_the_proxy_is_not_root():
     low = service.model_copy(update={"proxy": service.proxy.model_copy(update={"port": 443})})
     found = objects(plan.model_copy(update={"services": (low,)}))
     assert found["chat/proxy-service.yaml"]["spec"]["ports"][0]["port"] == 443
-    listens = found["chat/proxy.yaml"]["spec"]["template"]["spec"]["containers"][0]["ports"][0]["containerPort"]
+    listens = found["chat/proxy.yaml"]["spec"]["template"]["spec"]["containers"][0]["ports"][0][
+        "containerPort"
+    ]
     assert load_table(found["chat/routing.yaml"]["data"]["routing.json"]).listen.port == listens == 8080
 
 
 def test_line_13_both_roles_carry_one_revision():
-    assert {pod["metadata"]["labels"]["disaggc.dev/cohort"] for pod in pods(five_nodes()).values()} == {"0123456789"}
+    assert {pod["metadata"]["labels"]["disaggc.dev/cohort"] for pod in pods(five_nodes()).values()} == {
+        "0123456789"
+    }
     for thing in of_kind(five_nodes(), "StatefulSet"):
         # a selector cannot change, so the revision is not part of it
         assert "disaggc.dev/cohort" not in thing["spec"]["selector"]["matchLabels"]
@@ -327,15 +342,17 @@ def test_ranks_beyond_the_second_node_are_computed_in_the_pod():
     replica: Replica = service.pools[1].replicas[0]
     three = tuple(Slot(node=f"gpu-0{i + 1}", rank=i, devices=tuple(range(8))) for i in range(3))
     rank = Argument(flag="--data-parallel-start-rank", value=NodeRank(times=8), other_nodes_only=True)
-    arguments = tuple(a for a in replica.arguments if a.flag != rank.flag) + (rank,)
+    arguments = (*tuple(a for a in replica.arguments if a.flag != rank.flag), rank)
     pool = service.pools[1].model_copy(
         update={"replicas": (replica.model_copy(update={"slots": three, "arguments": arguments}),)}
     )
     plan = plan.model_copy(update={"services": (service.model_copy(update={"pools": (pool,), "links": ()}),)})
     worker = container(pods(plan)["chat/decode-0.yaml+worker"])
     # Kubernetes reads `$$` as `$`
-    assert worker["command"][2].replace("$$", "$").endswith(
-        'exec "$@" --data-parallel-start-rank "$((LWS_WORKER_INDEX * 8 + 0))"'
+    assert (
+        worker["command"][2]
+        .replace("$$", "$")
+        .endswith('exec "$@" --data-parallel-start-rank "$((LWS_WORKER_INDEX * 8 + 0))"')
     )
     assert "--data-parallel-start-rank" not in worker["args"]
 

@@ -17,7 +17,9 @@ from tests.emit.hostile import HOSTILE, texts
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | texts(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts().map(lambda key: key[:100]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(texts().map(lambda key: key[:100]), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -35,7 +37,9 @@ def test_argument_of_a_unit(text):
 
 @given(texts(), texts())
 def test_variable_of_a_unit(first, second):
-    read = unit(f"Environment={quoting.unit_assignment('A', first)}\nEnvironment={quoting.unit_assignment('B', second)}")
+    read = unit(
+        f"Environment={quoting.unit_assignment('A', first)}\nEnvironment={quoting.unit_assignment('B', second)}"
+    )
     assert read.environment() == {"A": first, "B": second}
 
 
@@ -96,7 +100,19 @@ def test_no_process_can_be_given_this(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["vllm", "../vllm", "/opt/vllm/", "/opt/../vllm", "/a'b", '/a"b', "/a\\b", "/a$b", "/a\nb", "/" + "x" * 256]
+    "text",
+    [
+        "vllm",
+        "../vllm",
+        "/opt/vllm/",
+        "/opt/../vllm",
+        "/a'b",
+        '/a"b',
+        "/a\\b",
+        "/a$b",
+        "/a\nb",
+        "/" + "x" * 256,
+    ],
 )
 def test_executables_that_systemd_refuses(text):
     with pytest.raises(UnsafeTextError):

@@ -1,4 +1,4 @@
-"""The reader against systemd's documented rules: systemd.syntax(7) for quoting, systemd.service(5) for command lines."""
+"""The reader against systemd's documented rules: systemd.syntax(7) and systemd.service(5)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def test_specifiers_and_variables():
     assert command("/bin/$$x") == ("/bin/$$x",)
 
 
-@pytest.mark.parametrize("raw", ["/bin/x %n", "/bin/x $HOME", "/bin/x ${A}", "/bin/x ; /bin/y", "-/bin/x", "+/bin/x"])
+@pytest.mark.parametrize(
+    "raw", ["/bin/x %n", "/bin/x $HOME", "/bin/x ${A}", "/bin/x ; /bin/y", "-/bin/x", "+/bin/x"]
+)
 def test_what_would_mean_more_than_text_is_refused(raw):
     with pytest.raises(UnreadableUnitError):
         command(raw)

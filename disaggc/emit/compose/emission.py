@@ -37,6 +37,7 @@ def _mounted(text: str) -> None:
 
 CHECKS: Mapping[free_text.Kind, Callable[[str], object]] = {
     "argument": process_text,
+    "positional": free_text.no_flag,
     "variable": process_text,
     "variable-name": free_text.variable_name,
     "image": free_text.image_reference,
@@ -117,11 +118,12 @@ def _projects(
     plan: DeploymentPlan, settings: ComposeTarget, pack: TargetPack, *, parts: tuple[EnginePart, ...]
 ) -> Iterator[Artifact]:
     proxies = [(service, one) for service in plan.services for one in service.proxy.instances]
+    stamp = stamp_of(plan)
     hosts = {part.node.name for part in parts} | {instance.node for _, instance in proxies}
     for host in sorted(hosts):
         here = [part for part in parts if part.node.name == host]
         project = Project(
-            stamp=stamp_of(plan),
+            stamp=stamp,
             project=settings.project,
             rooms=rooms(here),
             engines=tuple(engine_service(plan, part, settings) for part in here),

@@ -27,6 +27,7 @@ from disaggc.emit.kubernetes.pods import container_ports, engine_set
 from disaggc.emit.kubernetes.read_back import check_manifest
 from disaggc.emit.pack import TargetPack
 from disaggc.emit.routing_file import routing_table
+from disaggc.emit.stamp import stamp_of
 from disaggc.ir.plan import DeploymentPlan, ServicePlan
 from disaggc.routing.table import dump_table
 from disaggc.spec.model import KubernetesTarget
@@ -52,7 +53,7 @@ def emit_kubernetes(
     found: tuple[Diagnostic, ...] = tuple(findings(plan, settings))
     if has_errors(found):
         return Outcome(None, found)
-    cluster = Cluster(plan, settings)
+    cluster = Cluster(plan, settings, stamp_of(plan))
     artifacts: list[Artifact] = []
     for service in plan.services:
         parts = [part for part in engine_parts(plan) if part.service is service and part.serves]

@@ -26,6 +26,7 @@ def _mounted(text: str) -> None:
 
 CHECKS: Mapping[free_text.Kind, Callable[[str], object]] = {
     "argument": process_text,
+    "positional": free_text.no_flag,
     "variable": process_text,
     "variable-name": free_text.variable_name,
     "image": free_text.image_reference,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from disaggc.emit.engine_part import EnginePart
 from disaggc.emit.names import label_name
-from disaggc.emit.stamp import Stamp, stamp_of
+from disaggc.emit.stamp import Stamp
 from disaggc.ir.plan import DeploymentPlan, Pool, Role, ServicePlan
 from disaggc.spec.model import KubernetesTarget
 
@@ -124,6 +124,7 @@ class Cluster:
 
     plan: DeploymentPlan
     settings: KubernetesTarget
+    stamp: Stamp
 
     @property
     def minor(self) -> int:
@@ -137,7 +138,7 @@ class Cluster:
             name=label_name(service.name, *name),
             namespace=self.settings.namespace,
             labels=tuple(sorted(labels)),
-            stamp=stamp_of(self.plan),
+            stamp=self.stamp,
             revision=service.cohort,
         )
 

@@ -7,12 +7,17 @@ from typing import Any
 
 import yaml
 
+try:
+    from yaml import CSafeLoader as _SafeLoader
+except ImportError:  # PyYAML built without libyaml: the same rules, slower
+    from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
+
 
 class UnreadableDocumentError(ValueError):
     """Not YAML that every parser reads alike; the message says where."""
 
 
-class _Strict(yaml.SafeLoader):
+class _Strict(_SafeLoader):
     """SafeLoader that refuses a key given twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - PyYAML's

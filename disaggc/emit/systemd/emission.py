@@ -39,6 +39,7 @@ def _key_file(text: str) -> None:
 
 CHECKS: Mapping[free_text.Kind, Callable[[str], object]] = {
     "argument": unit_argument,
+    "positional": free_text.no_flag,
     "variable": process_text,
     "variable-name": free_text.variable_name,
     "executable": unit_executable,
