@@ -34,6 +34,8 @@ class Situation:
     vendor: str
     priced: bool
     rdma: bool
+    per_node: int
+    """Accelerators on every node at least."""
 
 
 def some(draw: st.DrawFn, part: Part, always: tuple[str, ...] = ()) -> Part:
@@ -119,7 +121,10 @@ def cluster(draw: st.DrawFn, target: str) -> tuple[Part, Situation]:
         groups[name] = accelerator.get("type", name)
         hosts += own
     rdma = fabric["type"] != "tcp"
-    return {"fabric": fabric, "nodes": nodes}, Situation(target, groups, tuple(hosts), vendor, priced, rdma)
+    least = min(group["accelerator"]["per_node"] for group in nodes.values())
+    return {"fabric": fabric, "nodes": nodes}, Situation(
+        target, groups, tuple(hosts), vendor, priced, rdma, least
+    )
 
 
 @st.composite
@@ -264,14 +269,17 @@ def _proxy(draw: st.DrawFn, situation: Situation, port: int) -> Part:
 
 
 @st.composite
-def _model(draw: st.DrawFn) -> tuple[Part, tuple[tuple[int, ...], bool]]:
+def _model(draw: st.DrawFn, per_node: int) -> tuple[Part, tuple[tuple[int, ...], bool]]:
     served = some(draw, {"served_name": "assistant", "revision": "main"})
     if draw(st.booleans()):
         own = {"id": "example-org/dense-8b", "config": "config.json", "weights": "/models/dense-8b"}
         return {**own, **served}, ((1, 2, 4), False)
-    model_id = draw(st.sampled_from(sorted(_MODELS)))
+    fitting = {
+        name: tuple(degree for degree in degrees if degree <= per_node) for name, degrees in _MODELS.items()
+    }
+    model_id = draw(st.sampled_from(sorted(name for name, degrees in fitting.items() if degrees)))
     return {"id": model_id, "weights": f"/models/{model_id}", **served}, (
-        _MODELS[model_id],
+        fitting[model_id],
         model_id in _EXPERTS,
     )
 
@@ -279,7 +287,7 @@ def _model(draw: st.DrawFn) -> tuple[Part, tuple[tuple[int, ...], bool]]:
 @st.composite
 def service(draw: st.DrawFn, situation: Situation, port: int) -> Part:
     """One service that fits the cluster."""
-    model, degrees = draw(_model())
+    model, degrees = draw(_model(situation.per_node))
     mode = draw(st.sampled_from(["auto", "disaggregated", "colocated"]))
     names = draw(st.lists(st.sampled_from(["rag", "talk"]), unique=True, min_size=1, max_size=2))
     workload = {name: draw(workload_class()) for name in names}

@@ -47,7 +47,7 @@ def test_every_field_of_the_language_is_drawn() -> None:
     assert missing == []
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(spec_texts())
 def test_every_drawn_spec_holds(text: str) -> None:
     read = reader_of(text)
