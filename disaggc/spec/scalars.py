@@ -13,7 +13,7 @@ from dataclasses import dataclass
 _INTEGER = re.compile(r"[-+]?[0-9]+")
 _HEX = re.compile(r"0x[0-9a-fA-F]{1,16}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_OTHER_BASE = re.compile(r"[-+]?(0[0-9][0-9_]*|0o[0-7]+|0b[01_]+)")
+_OTHER_BASE = re.compile(r"[-+]?(0[0-9_]+|0o[0-7]+|0b[01_]+)")
 _LONGEST_INTEGER = 18
 _WORDS = {
     "": None,
@@ -57,8 +57,8 @@ def read_number(text: str) -> str | int | float | Ambiguous:
         return Ambiguous(
             "some readers take it for an octal or binary number, others for a decimal one or a text"
         )
-    if _INTEGER.fullmatch(text) and len(text) <= _LONGEST_INTEGER:
-        return int(text)
+    if _INTEGER.fullmatch(text):
+        return int(text) if len(text) <= _LONGEST_INTEGER else text
     if _HEX.fullmatch(text):
         return int(text, 16)
     if len(text) <= 64 and _FLOAT.fullmatch(text):
