@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import yaml
+
 from disaggc.diagnostics.model import Diagnostic
 from disaggc.emit.api import TargetChoice, TargetSettings, emit
 from disaggc.emit.artifacts import Artifact
 from disaggc.ir.plan import DeploymentPlan
+
+
+def parsed(text: str) -> Any:
+    """The one YAML document of a file, by libyaml where PyYAML has it."""
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
 
 
 def files(plan: DeploymentPlan, settings: TargetSettings) -> dict[str, Artifact]:

@@ -1,6 +1,6 @@
 """No text of a spec breaks out of its place: each one is refused with DGC603, or the files read back as it was.
 
-The parsers here are PyYAML and the strict unit reader (test_unit_reader holds its rules); the stages under testbed ask
+The parsers here are libyaml and the strict unit reader (test_unit_reader holds its rules); the stages under testbed ask
 compose and systemd themselves.
 """
 
@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from disaggc.emit.reading.documents import all_interpolated
 from disaggc.emit.reading.units import read_unit
 from disaggc.routing.table import load_table
 from disaggc.spec.model import ComposeTarget, KubernetesTarget, SystemdTarget
+from tests.emit.emitted import parsed
 from tests.emit.hostile import any_texts, texts
 from tests.emit.plans import Texts, colocated
 
@@ -61,13 +61,13 @@ def placed(target: str, artifacts: tuple[Artifact, ...]) -> list[tuple[list[str]
             (command,) = unit.commands("ExecStart")
             found.append((list(command[1:]), dict(unit.environment())))
         if target == "compose" and artifact.path.endswith("compose.yaml"):
-            document: Any = all_interpolated(yaml.safe_load(artifact.text))
+            document: Any = all_interpolated(parsed(artifact.text))
             for name, service in document["services"].items():
                 if "-colocated-" in name:
                     command = [word for word in service["command"] if word != "vllm"]
                     found.append((command, service["environment"]))
         if target == "kubernetes" and "/colocated-" in artifact.path:
-            document = yaml.safe_load(artifact.text)
+            document = parsed(artifact.text)
             if document["kind"] == "StatefulSet":
                 engine = document["spec"]["template"]["spec"]["containers"][0]
                 env = {e["name"]: expanded(e["value"]) for e in engine["env"] if "value" in e}
@@ -111,7 +111,7 @@ def compare(target: str, given_texts: Texts, artifacts: tuple[Artifact, ...]) ->
 
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(given_texts=hostile_texts(any_texts()))
 def test_every_free_text_at_once(target, given_texts):
     outcome = emit(colocated(given_texts), TargetChoice(TARGETS[target]))
@@ -126,7 +126,7 @@ FIELDS = ("weights", "served", "revision", "env", "settings")
 
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(field=st.sampled_from(FIELDS), text=texts())
 def test_one_hostile_text_is_placed_and_not_refused(target, field, text):
     """Arguments and variables carry any text a process can be given: nothing is refused for its looks."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import kubernetes_validate
 import pytest
-import yaml
 
 from disaggc.spec.model import KubernetesTarget
-from tests.emit.emitted import files
+from tests.emit.emitted import files, parsed
 from tests.emit.kube_schemas import custom_resource
 from tests.emit.plans import PLANS, Texts, five_nodes, multi_node
 
@@ -31,7 +30,7 @@ def test_manifests_fit_the_schema(name, version):
     texts = Texts(secrets=(("HF_TOKEN", "hf"),))
     seen = 0
     for path, artifact in files(PLANS[name](texts), settings(version, pool=name != "one-box")).items():
-        document = yaml.safe_load(artifact.text)
+        document = parsed(artifact.text)
         if document["kind"] not in CUSTOM:
             kubernetes_validate.validate(document, version, strict=True)
             seen += 1
@@ -41,7 +40,7 @@ def test_manifests_fit_the_schema(name, version):
 
 
 def test_a_wrong_manifest_would_be_noticed():
-    document = yaml.safe_load(files(five_nodes(), settings(NEWEST))["chat/prefill-0.yaml"].text)
+    document = parsed(files(five_nodes(), settings(NEWEST))["chat/prefill-0.yaml"].text)
     document["spec"]["template"]["spec"]["unknown"] = 1
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(document, NEWEST, strict=True)
@@ -50,7 +49,7 @@ def test_a_wrong_manifest_would_be_noticed():
 def test_leader_worker_sets_fit_their_definition(shared_data):
     check = custom_resource(shared_data("data/crds/leaderworkerset.x-k8s.io_leaderworkersets.yaml"), "v1")
     found = [
-        yaml.safe_load(artifact.text)
+        parsed(artifact.text)
         for path, artifact in files(multi_node(), settings("1.33")).items()
         if path in ("chat/prefill-0.yaml", "chat/decode-0.yaml")
     ]
@@ -63,7 +62,7 @@ def test_leader_worker_sets_fit_their_definition(shared_data):
 
 def test_inference_pools_fit_their_definition(shared_data):
     check = custom_resource(shared_data("data/crds/inference.networking.k8s.io_inferencepools.yaml"), "v1")
-    document = yaml.safe_load(files(five_nodes(), settings("1.33"))["chat/inference-pool.yaml"].text)
+    document = parsed(files(five_nodes(), settings("1.33"))["chat/inference-pool.yaml"].text)
     assert [error.message for error in check.iter_errors(document)] == []
     document["spec"]["unknown"] = 1
     assert list(check.iter_errors(document))

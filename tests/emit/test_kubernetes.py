@@ -12,7 +12,7 @@ from disaggc.emit.kubernetes.pods import EnginePod
 from disaggc.ir.plan import Argument, DeploymentPlan, NodeRank, Replica, Slot
 from disaggc.routing.table import load_table
 from disaggc.spec.model import KubernetesTarget
-from tests.emit.emitted import codes, files, findings
+from tests.emit.emitted import codes, files, findings, parsed
 from tests.emit.plans import (
     PLANS,
     Texts,
@@ -30,7 +30,7 @@ assert EnginePod  # the view's type is part of what read-back compares
 
 
 def objects(plan: DeploymentPlan, settings: KubernetesTarget = SETTINGS) -> dict[str, dict[str, Any]]:
-    return {path: yaml.safe_load(artifact.text) for path, artifact in files(plan, settings).items()}
+    return {path: parsed(artifact.text) for path, artifact in files(plan, settings).items()}
 
 
 def pods(plan: DeploymentPlan, settings: KubernetesTarget = SETTINGS) -> dict[str, dict[str, Any]]:

@@ -50,6 +50,8 @@ def at(document: object, *path: str | int) -> object:
 
 def interpolated(text: str) -> str:
     """What compose makes of a text in which every `$` must be escaped."""
+    if "$" not in text:
+        return text
     out, position = [], 0
     while position < len(text):
         if text[position] == "$":
