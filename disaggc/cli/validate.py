@@ -43,13 +43,14 @@ def validate(
 ) -> int:
     """Check a spec: shape, names, memory, KV transfer, target. Every finding names file, line and column."""
     from disaggc.compilation import Request
+    from disaggc.diagnostics import has_errors
     from disaggc.pipeline import check
 
     console = Console(color, quiet)
     checked = check(Request(spec_files(spec, file), tuple(sets or ()), target.value if target else None))
     if output is FindingsFormat.HUMAN:
         console.report(checked.report)
-        if checked.resolved is not None:
+        if checked.resolved is not None and not has_errors(checked.report.diagnostics):
             from disaggc.cli.views.validate_human import summary
 
             console.result(summary(checked.resolved))
