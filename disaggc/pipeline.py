@@ -57,11 +57,13 @@ def compile_plan(
     target = checked.resolved.target if checked.resolved is not None else None
     if checked.resolved is None or has_errors(checked.report.diagnostics):
         return Compiled(target, None, checked.report)
-    kept = read_lock(lock) if lock is not None else Outcome[Lock](None)
-    solved = Outcome[DeploymentPlan](None) if kept.diagnostics else _solved(checked.resolved, kept.value)
+    kept: Outcome[Lock] = read_lock(lock) if lock is not None else Outcome(None)
+    if kept.diagnostics:
+        return Compiled(target, None, settled(checked, kept.diagnostics))
+    solved = _solved(checked.resolved, kept.value)
     plan = solved.value
     if plan is None or solved.failed:
-        return Compiled(target, None, settled(checked, (*kept.diagnostics, *solved.diagnostics)))
+        return Compiled(target, None, settled(checked, solved.diagnostics))
     emitted = _emitted(plan, checked.resolved)
     report = settled(checked, (*solved.diagnostics, *emitted.diagnostics))
     if emitted.failed and target is not None:
@@ -87,7 +89,7 @@ def _solved(resolved: ResolvedSpec, lock: Lock | None) -> Outcome[DeploymentPlan
     from disaggc.solve.api import solve_spec
     from disaggc.solve.lower import lower
     from disaggc.solve.solution import Infeasible, Solution, Unproven
-    from disaggc.verify import verify
+    from disaggc.verify.api import verify
 
     models = Models.of(resolved)
     if models.value is None or models.failed:

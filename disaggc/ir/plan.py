@@ -102,7 +102,7 @@ class Argument(Element):
 
 
 class Shape(Element):
-    """How one engine is spread: tp x pp x dp accelerators; ep = expert-parallel degree (1: experts not placed whole)."""
+    """How one engine is spread: tp x pp x dp accelerators; ep = expert-parallel degree (1: no expert placed whole)."""
 
     tp: int = 1
     """Tensor-parallel degree."""

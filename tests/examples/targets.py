@@ -14,7 +14,7 @@ FITTING = {
     "llama-70b-h100-k8s": ("kubernetes",),
     "qwen3-235b-mixed": ("systemd", "compose", "kubernetes"),
     "gpt-oss-120b-single-node": ("compose",),
-    "two-services": ("kubernetes", "systemd"),
+    "two-services": ("kubernetes", "systemd", "compose"),
 }
 """Example -> targets. The first is the spec's own."""
 

@@ -7,10 +7,12 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from disaggc.catalog.load import Catalog
 from disaggc.cli.main import main
 from tests.examples.targets import EXAMPLES, ROOT
 
@@ -56,7 +58,7 @@ def test_same_bytes_whatever_the_process(tmp_path):
     """Two hash seeds, two working directories, two umasks: one tree."""
     trees = []
     for run, (seed, umask) in enumerate((("1", 0o022), ("2", 0o077))):
-        place = tmp_path / f"run{run}" / "deeper" * run
+        place = tmp_path.joinpath(f"run{run}", *["deeper"] * run)
         shutil.copytree(EXAMPLES / "deepseek-r1-mi300x", place / "spec")
         subprocess.run(
             [sys.executable, "-c", START, "build", "spec/disaggc.yaml", "--out", "out", "-q"],
@@ -116,30 +118,31 @@ def test_a_plan_writes_nothing_but_its_file(five, tmp_path, capsys):
 
 
 def test_with_a_lock_new_facts_move_nothing_and_the_gain_is_named(five, tmp_path, capsys, monkeypatch):
-    assert main(["build", str(five), "--out", str(tmp_path / "out"), "-q"]) == 0
+    with monkeypatch.context() as believed:
+        _slower_compute(believed)
+        assert main(["build", str(five), "--out", str(tmp_path / "out"), "-q"]) == 0
+        capsys.readouterr()
+        first = planned(capsys, str(five))["services"]["chat"]
     before = tree(tmp_path / "out")
-    first = planned(capsys, str(five))
-    _slower_prefill(monkeypatch)
+    assert first["ratio"]["prefill"] > 1
     again = planned(capsys, str(five))
-    service = again["services"]["chat"]
-    assert service["ratio"] == first["services"]["chat"]["ratio"]
-    assert service["pools"] == first["services"]["chat"]["pools"]
-    assert {d["code"] for d in again["diagnostics"]} >= {"DGC702"}
+    kept = again["services"]["chat"]
+    assert (kept["ratio"], kept["pools"]) == (first["ratio"], first["pools"])
+    (gain,) = [d for d in again["diagnostics"] if d["code"] == "DGC702"]
+    assert "--upgrade" in gain["help"]
     upgraded = planned(capsys, str(five), "--upgrade")
-    assert upgraded["services"]["chat"]["ratio"] != service["ratio"]
+    assert upgraded["services"]["chat"]["ratio"] == {"prefill": 1, "decode": 4}
+    assert {change["action"] for change in upgraded["changes"]} >= {"create", "remove"}
+    assert {change["cause"] for change in upgraded["changes"]} == {"changed catalog facts"}
     assert before == tree(tmp_path / "out")
 
 
-def _slower_prefill(monkeypatch):
-    """The catalog learns that the accelerator computes at a tenth of what was believed."""
-    from dataclasses import replace
-
-    from disaggc.catalog.load import Catalog
-
+def _slower_compute(monkeypatch):
+    """A catalog that believes the accelerator to compute at a fortieth, so that prefill needs more nodes."""
     real = Catalog.accelerator
 
     def slower(self, name):
         facts = real(self, name)
-        return facts and replace(facts, peak_flops=tuple((p, flops / 10) for p, flops in facts.peak_flops))
+        return facts and replace(facts, peak_flops=tuple((p, flops / 40) for p, flops in facts.peak_flops))
 
     monkeypatch.setattr(Catalog, "accelerator", slower)

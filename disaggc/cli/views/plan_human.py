@@ -78,17 +78,31 @@ def against(service: ServicePlan, paint: Paint) -> Iterator[str]:
 
 
 def alternatives(listed: tuple[Alternative, ...]) -> Iterator[tuple[str, ...]]:
-    """Rows of a table: layouts that were weighed, best first."""
-    yield ("alternative", "against this plan", "output tok/s", "bottleneck", "objectives")
-    for other in listed[:_SHOWN_ALTERNATIVES]:
-        split = other.ratio is not None and other.mode == "disaggregated"
+    """Rows of a table: layouts that were weighed, best first; shapes only where they tell layouts apart."""
+    shown = listed[:_SHOWN_ALTERNATIVES]
+    split = len({_shapes(other) for other in shown if other.mode == "disaggregated"}) > 1
+    yield (
+        "alternative",
+        *(("shapes",) if split else ()),
+        "against this plan",
+        "output tok/s",
+        "bottleneck",
+        "objectives",
+    )
+    for other in shown:
+        disaggregated = other.ratio is not None and other.mode == "disaggregated"
         yield (
-            str(other.ratio) if split else f"{other.replicas} {other.mode}",
+            str(other.ratio) if disaggregated else f"{other.replicas} {other.mode}",
+            *((_shapes(other),) if split else ()),
             factor(other.relative),
             count(other.predicted.output_tok_per_s),
             other.predicted.bottleneck,
             "met" if other.feasible else "missed",
         )
+
+
+def _shapes(other: Alternative) -> str:
+    return ", ".join(str(shape) for shape in other.shapes.values())
 
 
 def _changes(changed: tuple[Change, ...], paint: Paint) -> Iterable[str]:
