@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from disaggc.catalog.config_keys import Keys
 from disaggc.catalog.facts import LayerKind
 from disaggc.catalog.families import Family
+from disaggc.catalog.latent_attention import HEADS, MAX_DIM, MAX_HEADS, AttentionPart, latent_attention
 
-_HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "num_query_heads", "attention_heads")
 _KV_HEADS = (
     "num_key_value_heads",
     "num_kv_heads",
@@ -19,29 +19,6 @@ _KV_HEADS = (
     "num_attention_groups",
     "multi_query_group_num",
 )
-MAX_HEADS = 65_536
-MAX_DIM = 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionPart:
-    """One attention layer. sharded: parameters divided by TP; kv: by min(TP, kv_heads); replicated: on every rank.
-
-    indexer: parameters of the sparse-attention indexer, replicated. kv_elements: K and V elements of one token.
-    """
-
-    heads: int
-    kv_heads: int
-    head_dim: int
-    v_head_dim: int
-    sharded: int
-    kv: int
-    replicated: int
-    kv_elements: int
-    indexer: int = 0
-    indexer_cache_bytes: int = 0
-    latent: bool = False
-    absorbed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +48,7 @@ class AttentionReader:
     def at(self, index: int, kind: LayerKind) -> AttentionPart:
         """The attention of a layer: multi-head latent where `kv_lora_rank` is given, else grouped-query."""
         if self.keys.has("kv_lora_rank"):
-            self._latent = self._latent or _latent_attention(self.keys, self.hidden)
+            self._latent = self._latent or latent_attention(self.keys, self.hidden)
             return self._latent
         shape = self._shape(index, kind)
         if shape not in self._seen:
@@ -91,10 +68,10 @@ class AttentionReader:
 
     def _head_counts(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         keys, layers = self.keys, self.layers
-        names = ("num_attention_heads_per_layer", *_HEADS)
+        names = ("num_attention_heads_per_layer", *HEADS)
         heads = keys.per_layer(*names, layers=layers, high=MAX_HEADS, default=0)
         if not keys.has(*names):
-            keys.required(*_HEADS, high=MAX_HEADS)
+            keys.required(*HEADS, high=MAX_HEADS)
         heads = tuple(max(1, h) for h in heads)
         single = _single_kv_head(keys)
         if single is not None:
@@ -229,40 +206,3 @@ def _norm(keys: Keys, family: Family) -> str:
         wanted = keys.flag(*names, default=False)
         return ("head" if family.qk_norm == "none" else family.qk_norm) if wanted else "none"
     return family.qk_norm
-
-
-def _latent_attention(keys: Keys, hidden: int) -> AttentionPart:
-    """Multi-head latent attention (DeepSeek V2 and later): the cache holds the latent and the shared rope key alone."""
-    heads = keys.required(*_HEADS, high=MAX_HEADS)
-    latent = keys.integer("kv_lora_rank", low=1, high=MAX_DIM, default=1)
-    nope = keys.required("qk_nope_head_dim", high=MAX_DIM)
-    rope = keys.required("qk_rope_head_dim", high=MAX_DIM)
-    value = keys.integer("v_head_dim", low=1, high=MAX_DIM, default=max(1, hidden // heads))
-    query_rank = keys.integer("q_lora_rank", high=MAX_DIM, default=0)
-    bias = int(keys.flag("attention_bias", default=False))
-    queries = heads * (nope + rope) * (query_rank or hidden)
-    ranks = query_rank * (hidden + 1 + bias) + hidden * (latent + rope) + latent + bias * (latent + rope)
-    index_params, index_bytes = _indexer(keys, hidden, query_rank or hidden)
-    return AttentionPart(
-        heads=heads,
-        kv_heads=1,
-        head_dim=nope + rope,
-        v_head_dim=value,
-        sharded=queries + latent * heads * (nope + value) + heads * value * hidden + bias * hidden,
-        kv=0,
-        replicated=ranks,
-        kv_elements=latent + rope,
-        indexer=index_params,
-        indexer_cache_bytes=index_bytes,
-        latent=True,
-        absorbed=latent * heads * (nope + value),
-    )
-
-
-def _indexer(keys: Keys, hidden: int, query_rank: int) -> tuple[int, int]:
-    """Parameters and cache bytes a token of the sparse-attention indexer (fp8 key, one fp32 scale for each 128)."""
-    if not keys.has("index_topk"):
-        return 0, 0
-    heads = keys.integer("index_n_heads", low=1, high=MAX_HEADS, default=64)
-    dim = keys.integer("index_head_dim", low=1, high=MAX_DIM, default=128)
-    return query_rank * heads * dim + hidden * dim + 2 * dim + hidden * heads, dim + 4 * -(-dim // 128)

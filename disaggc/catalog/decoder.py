@@ -5,11 +5,12 @@ Joins what attention, feedforward, recurrent and quantisation read; reads no key
 
 from __future__ import annotations
 
-from disaggc.catalog.attention import AttentionPart, AttentionReader
+from disaggc.catalog.attention import AttentionReader
 from disaggc.catalog.config_keys import Keys
 from disaggc.catalog.facts import LayerKind, ModelFacts
 from disaggc.catalog.families import Family, family_of
 from disaggc.catalog.feedforward import FeedForward, read_feedforward
+from disaggc.catalog.latent_attention import AttentionPart
 from disaggc.catalog.layers import LayerPlan, read_layer_count, read_layers
 from disaggc.catalog.ledger import Ledger
 from disaggc.catalog.model_summary import Gathered, Wrapping, model_summary, read_positions

