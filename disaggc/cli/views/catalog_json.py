@@ -179,9 +179,8 @@ def model(fact: ModelFacts) -> ModelDocument:
 
 
 def kv_bytes_per_token(fact: ModelFacts) -> float:
-    """Bytes one token adds in the whole model while it is inside every window, at the model's own type."""
-    elements = fact.kv_elements_per_token_full + fact.kv_elements_per_token_sliding
-    return elements * (4.0 if fact.dtype == "float32" else 2.0) + fact.kv_extra_bytes_per_token
+    """Bytes of K and V one token adds in the whole model while it is inside every window, at the model's own type."""
+    return fact.kv_bytes_per_token
 
 
 def _item(fact: ModelFacts) -> ModelItem:
