@@ -37,7 +37,7 @@ class AnyCall(Exchange):
             self.entry.decode = replica.address
             size = len(body) if request.method == b"POST" else None
             head = engine_head(
-                request.method, request.path, replica.entry,
+                request.method, request.path, replica.authority,
                 lines=forwarded(request.headers), request=self.upstream_id, size=size,
             )  # fmt: skip
             replica.circuit.sent()

@@ -147,9 +147,17 @@ def _given(short: dict[str, object], keys: set[str], key: str) -> bool:
     return key in keys and bool(short.get(key, True))
 
 
+_WORDS: dict[bytes, object] = {b"true": True, b"false": False, b"null": None}
+
+
 def _short(body: bytes, member: Member) -> object:
+    text = body[member.value : member.end]
+    if text in _WORDS:
+        return _WORDS[text]
+    if text.isdigit():
+        return int(text)
     try:
-        return json.loads(body[member.value : member.end])
+        return json.loads(text)
     except ValueError:
         return None
 

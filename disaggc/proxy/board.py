@@ -9,7 +9,6 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from enum import IntEnum
 
 from disaggc.traffic.sketch import BINS
 
@@ -19,7 +18,7 @@ TIME_BINS = 94
 """Four to the octave from 0.25 ms to 2,048 s, one below and one above."""
 
 
-class Total(IntEnum):
+class Total:
     """Cells of one worker that are neither by class nor by replica."""
 
     CONNECTIONS = 0
@@ -47,7 +46,7 @@ class Total(IntEnum):
     SIZE = 24
 
 
-class PerClass(IntEnum):
+class PerClass:
     """Counters of one worker by workload class."""
 
     REQUESTS = 0
@@ -66,7 +65,7 @@ class PerClass(IntEnum):
     SIZE = 16
 
 
-class Timing(IntEnum):
+class Timing:
     """Time histograms by workload class; each takes TIME_BINS cells and one for its sum."""
 
     TTFT = 0
@@ -79,7 +78,7 @@ class Timing(IntEnum):
     SIZE = 7
 
 
-class Length(IntEnum):
+class Length:
     """Length sketches by workload class; each takes BINS cells and one for its sum."""
 
     INPUT = 0
@@ -87,7 +86,7 @@ class Length(IntEnum):
     SIZE = 2
 
 
-class PerReplica(IntEnum):
+class PerReplica:
     """Cells of one worker by replica slot."""
 
     REQUESTS = 0
@@ -101,7 +100,7 @@ class PerReplica(IntEnum):
     SIZE = 8
 
 
-class Shared(IntEnum):
+class Shared:
     """Cells of the common region by replica slot, written by the control process."""
 
     HEALTHY = 0
@@ -112,33 +111,33 @@ class Shared(IntEnum):
     SIZE = 8
 
 
-_TIMING_CELLS = int(Timing.SIZE) * (TIME_BINS + 1)
-_LENGTH_CELLS = int(Length.SIZE) * (BINS + 1)
-_CLASS_CELLS = int(PerClass.SIZE) + _TIMING_CELLS + _LENGTH_CELLS
-_CLASSES_AT = int(Total.SIZE)
+_TIMING_CELLS = Timing.SIZE * (TIME_BINS + 1)
+_LENGTH_CELLS = Length.SIZE * (BINS + 1)
+_CLASS_CELLS = PerClass.SIZE + _TIMING_CELLS + _LENGTH_CELLS
+_CLASSES_AT = Total.SIZE
 _REPLICAS_AT = _CLASSES_AT + MAX_CLASSES * _CLASS_CELLS
-WORKER_CELLS = _REPLICAS_AT + MAX_REPLICAS * int(PerReplica.SIZE)
-SHARED_CELLS = MAX_REPLICAS * int(Shared.SIZE)
+WORKER_CELLS = _REPLICAS_AT + MAX_REPLICAS * PerReplica.SIZE
+SHARED_CELLS = MAX_REPLICAS * Shared.SIZE
 
 
-def class_cell(position: int, cell: PerClass) -> int:
+def class_cell(position: int, cell: int) -> int:
     """Offset of a class counter in a worker's region."""
     return _CLASSES_AT + position * _CLASS_CELLS + cell
 
 
-def timing_cell(position: int, timing: Timing) -> int:
+def timing_cell(position: int, timing: int) -> int:
     """Offset of a class's time histogram: TIME_BINS counts, then the sum."""
-    return _CLASSES_AT + position * _CLASS_CELLS + int(PerClass.SIZE) + timing * (TIME_BINS + 1)
+    return _CLASSES_AT + position * _CLASS_CELLS + PerClass.SIZE + timing * (TIME_BINS + 1)
 
 
-def length_cell(position: int, length: Length) -> int:
+def length_cell(position: int, length: int) -> int:
     """Offset of a class's length sketch: BINS counts, then the sum."""
-    return _CLASSES_AT + position * _CLASS_CELLS + int(PerClass.SIZE) + _TIMING_CELLS + length * (BINS + 1)
+    return _CLASSES_AT + position * _CLASS_CELLS + PerClass.SIZE + _TIMING_CELLS + length * (BINS + 1)
 
 
-def replica_cell(slot: int, cell: PerReplica) -> int:
+def replica_cell(slot: int, cell: int) -> int:
     """Offset of a replica's cell in a worker's region."""
-    return _REPLICAS_AT + slot * int(PerReplica.SIZE) + cell
+    return _REPLICAS_AT + slot * PerReplica.SIZE + cell
 
 
 class Board:
@@ -174,13 +173,13 @@ class Board:
         rows = [self.region(w)[first : first + count].tolist() for w in range(self.workers)]
         return [sum(column) for column in zip(*rows, strict=True)]
 
-    def shared_cell(self, slot: int, cell: Shared) -> float:
+    def shared_cell(self, slot: int, cell: int) -> float:
         """A replica's cell of the common region."""
-        return float(self.shared[slot * int(Shared.SIZE) + cell])
+        return float(self.shared[slot * Shared.SIZE + cell])
 
-    def set_shared(self, slot: int, cell: Shared, value: float) -> None:
+    def set_shared(self, slot: int, cell: int, value: float) -> None:
         """Write a replica's cell of the common region (control process only)."""
-        self.shared[slot * int(Shared.SIZE) + cell] = value
+        self.shared[slot * Shared.SIZE + cell] = value
 
     def clear_gauges(self, worker: int) -> None:
         """A worker died: what it had in flight is gone, what it counted stays."""

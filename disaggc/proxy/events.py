@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from disaggc.proxy.framing import LAST_CHUNK, chunk, dechunk, is_last
+from disaggc.proxy.framing import chunks, dechunk
 from disaggc.proxy.members import NotAnObjectError, value_end
 
 KV_KEY = b'"kv_transfer_params"'
@@ -100,12 +100,18 @@ def is_empty(answer: dict[str, Any]) -> bool:
     return "choices" in answer and not answer["choices"]
 
 
-def without_usage_event(framed: bytes) -> bytes:
-    """Whole chunks less the event that only carries `usage`, which the proxy asked for and the client did not."""
-    kept = []
-    for event in dechunk(framed).split(b"\n\n"):
-        if event.startswith(b"data: {") and b'"choices":[]' in event and b'"usage":{' in event:
-            continue
-        kept.append(event)
-    body = b"\n\n".join(kept)
-    return (chunk(body) if body else b"") + (LAST_CHUNK if is_last(framed) else b"")
+def usage_event(framed: bytes) -> tuple[bytes, Usage | None]:
+    """Whole chunks less the event that only carries `usage`, and that usage.
+
+    For answers where the proxy asked for usage and the client did not; an event of its own is a chunk of its own.
+    """
+    kept, found = [], None
+    at = 0
+    for start, end, body in chunks(framed):
+        if b'"usage":{' in body and body.startswith(b"data: {") and body.count(b"\n\n") == 1:
+            found = usage_of(json.loads(body[6:]))
+            if b'"choices":[]' in body:
+                kept.append(framed[at:start])
+                at = end
+    kept.append(framed[at:])
+    return b"".join(kept), found

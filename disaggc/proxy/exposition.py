@@ -24,7 +24,7 @@ from disaggc.traffic.sketch import BINS, LengthSketch, bin_upper
 
 PREFIX = "disaggc_proxy_"
 
-_TOTALS: tuple[tuple[Total, str, str, str], ...] = (
+_TOTALS: tuple[tuple[int, str, str, str], ...] = (
     (Total.CONNECTIONS, "client_connections_total", "counter", "Client connections accepted."),
     (Total.CONNECTIONS_OPEN, "client_connections_open", "gauge", "Client connections open."),
     (Total.REQUESTS_OPEN, "requests_in_flight", "gauge", "Requests being served, waiting ones included."),
@@ -77,7 +77,7 @@ _TOTALS: tuple[tuple[Total, str, str, str], ...] = (
         "Clients turned away at the connection limit.",
     ),
 )
-_CLASS: tuple[tuple[PerClass, str, str], ...] = (
+_CLASS: tuple[tuple[int, str, str], ...] = (
     (PerClass.REQUESTS, "requests_total", "Requests."),
     (PerClass.OK, "requests_ok_total", "Requests answered whole."),
     (PerClass.CLIENT_ERROR, "requests_client_error_total", "Requests answered 4xx."),
@@ -92,7 +92,7 @@ _CLASS: tuple[tuple[PerClass, str, str], ...] = (
     (PerClass.TOKENS_OUT, "output_tokens_total", "Generated tokens."),
     (PerClass.TOKENS_CACHED, "cached_tokens_total", "Prompt tokens the engines say were cached."),
 )
-_TIMINGS: tuple[tuple[Timing, str, str], ...] = (
+_TIMINGS: tuple[tuple[int, str, str], ...] = (
     (Timing.TTFT, "time_to_first_token_seconds", "From the request's last byte to the answer's first."),
     (Timing.ITL, "inter_token_latency_seconds", "Between two pieces of a stream."),
     (Timing.E2E, "e2e_latency_seconds", "From the request's last byte to the answer's last."),
@@ -101,11 +101,11 @@ _TIMINGS: tuple[tuple[Timing, str, str], ...] = (
     (Timing.HANDOFF, "handoff_seconds", "From prefill's answer to decode's first byte."),
     (Timing.DECODE_FIRST, "decode_first_byte_seconds", "From asking decode to its first byte."),
 )
-_LENGTHS: tuple[tuple[Length, str, str], ...] = (
+_LENGTHS: tuple[tuple[int, str, str], ...] = (
     (Length.INPUT, "input_tokens", "Prompt lengths."),
     (Length.OUTPUT, "output_tokens", "Output lengths."),
 )
-_REPLICA: tuple[tuple[PerReplica, str, str, str], ...] = (
+_REPLICA: tuple[tuple[int, str, str, str], ...] = (
     (PerReplica.REQUESTS, "replica_requests_total", "counter", "Legs sent."),
     (PerReplica.PREFILLS, "replica_prefills_total", "counter", "Prefill legs sent."),
     (PerReplica.DECODES, "replica_decodes_total", "counter", "Decode legs sent."),
@@ -115,7 +115,7 @@ _REPLICA: tuple[tuple[PerReplica, str, str, str], ...] = (
     (PerReplica.REQUESTS_OPEN, "replica_requests_in_flight", "gauge", "Legs under way."),
     (PerReplica.WORK, "replica_tokens_in_flight", "gauge", "Outstanding tokens."),
 )
-_SHARED: tuple[tuple[Shared, str, str], ...] = (
+_SHARED: tuple[tuple[int, str, str], ...] = (
     (Shared.RUNNING, "replica_engine_running", "Running requests, as the engine says."),
     (Shared.WAITING, "replica_engine_waiting", "Waiting requests, as the engine says."),
     (Shared.KV_USAGE, "replica_engine_kv_usage", "KV usage, as the engine says."),
@@ -160,13 +160,9 @@ def sketches(board: Board, classes: Sequence[str]) -> dict[str, dict[str, Length
     """Length sketches by class, finer than a scrape needs: what re-planning takes."""
     found: dict[str, dict[str, LengthSketch]] = {}
     for position, name in enumerate(classes):
-        rows = {
-            length: board.row(length_cell(position, length), BINS + 1)
-            for length in (Length.INPUT, Length.OUTPUT)
-        }
-        found[name] = {
-            length.name.lower(): LengthSketch(row[:BINS], row[BINS]) for length, row in rows.items()
-        }
+        kinds = (("input", Length.INPUT), ("output", Length.OUTPUT))
+        rows = {kind: board.row(length_cell(position, length), BINS + 1) for kind, length in kinds}
+        found[name] = {kind: LengthSketch(row[:BINS], row[BINS]) for kind, row in rows.items()}
     return found
 
 

@@ -26,7 +26,20 @@ SCRAPED_WEIGHT = 256.0
 class Replica:
     """One engine as this worker sees it."""
 
-    __slots__ = ("_board", "_others", "circuit", "entry", "pool", "role", "slot", "tally")
+    __slots__ = (
+        "_board",
+        "_cells",
+        "_first",
+        "_health",
+        "_others",
+        "_waiting",
+        "authority",
+        "circuit",
+        "entry",
+        "pool",
+        "role",
+        "slot",
+    )
 
     def __init__(
         self, entry: ReplicaEntry, *, slot: int, pool: ConnectionPool, circuit: Circuit, view: WorkerView
@@ -36,10 +49,14 @@ class Replica:
         self.slot = slot
         self.pool = pool
         self.circuit = circuit
-        self.tally = view.tally
+        self.authority = b"%b:%d" % (entry.host.encode("ascii"), entry.port)
+        self._cells = view.tally.cells
+        self._first = replica_cell(slot, 0)
         self._board = view.board
-        self._others = view.board.workers > 1 and view.board
-        pool.on_connect = lambda: self.tally.by_replica(slot, PerReplica.CONNECTS)
+        self._health = slot * Shared.SIZE + Shared.HEALTHY
+        self._waiting = slot * Shared.SIZE + Shared.WAITING
+        self._others = view.board.workers > 1
+        pool.on_connect = lambda: self.count(PerReplica.CONNECTS)
 
     @property
     def address(self) -> str:
@@ -54,9 +71,7 @@ class Replica:
     @property
     def work(self) -> float:
         """Outstanding tokens over all workers, and what the engine itself says is waiting."""
-        return (
-            self._sum(PerReplica.WORK) + self._board.shared_cell(self.slot, Shared.WAITING) * SCRAPED_WEIGHT
-        )
+        return self._sum(PerReplica.WORK) + self._board.shared[self._waiting] * SCRAPED_WEIGHT
 
     @property
     def requests(self) -> float:
@@ -68,34 +83,39 @@ class Replica:
         """Tokens in flight over all workers."""
         return self._sum(PerReplica.WORK)
 
-    def _sum(self, cell: PerReplica) -> float:
-        offset = replica_cell(self.slot, cell)
+    def _sum(self, cell: int) -> float:
         if self._others:
-            return self._board.total(offset)
-        return self.tally.cells[offset]
+            return self._board.total(self._first + cell)
+        return self._cells[self._first + cell]
+
+    def count(self, cell: int) -> None:
+        """Add one to a counter of this replica."""
+        self._cells[self._first + cell] += 1.0
 
     def take(self, tokens: float) -> None:
         """A leg starts."""
-        self.tally.by_replica(self.slot, PerReplica.REQUESTS)
-        self.tally.by_replica(self.slot, PerReplica.REQUESTS_OPEN)
-        self.tally.by_replica(self.slot, PerReplica.WORK, tokens)
+        cells, first = self._cells, self._first
+        cells[first + PerReplica.REQUESTS] += 1.0
+        cells[first + PerReplica.REQUESTS_OPEN] += 1.0
+        cells[first + PerReplica.WORK] += tokens
 
     def release(self, tokens: float) -> None:
         """A leg ended."""
-        self.tally.by_replica(self.slot, PerReplica.REQUESTS_OPEN, -1.0)
-        self.tally.by_replica(self.slot, PerReplica.WORK, -tokens)
+        cells, first = self._cells, self._first
+        cells[first + PerReplica.REQUESTS_OPEN] -= 1.0
+        cells[first + PerReplica.WORK] -= tokens
 
     def failed(self, now: float) -> None:
         """A leg failed by the engine's fault."""
-        self.tally.by_replica(self.slot, PerReplica.FAILURES)
+        self.count(PerReplica.FAILURES)
         if self.circuit.failed(now):
-            self.tally.by_replica(self.slot, PerReplica.CIRCUIT_OPENED)
+            self.count(PerReplica.CIRCUIT_OPENED)
 
     def available(self, now: float) -> bool:
         """Whether it may get a new request: active, healthy, circuit closed."""
         return (
             self.entry.state is ReplicaState.ACTIVE
-            and self._board.shared_cell(self.slot, Shared.HEALTHY) >= 0
+            and self._board.shared[self._health] >= 0
             and self.circuit.allows(now)
         )
 

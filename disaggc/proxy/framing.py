@@ -136,26 +136,24 @@ def _last_ends(data: bytes, after_size: int) -> bool:
 
 def dechunk(framed: bytes) -> bytes:
     """The body of whole chunks."""
-    return b"".join(_bodies(framed))
+    return b"".join([body for _, _, body in chunks(framed)])
 
 
-def is_last(framed: bytes) -> bool:
-    """Whether the whole chunks include the last one."""
-    return any(not body for body in _bodies(framed))
-
-
-def _bodies(framed: bytes) -> list[bytes]:
-    parts: list[bytes] = []
-    at = 0
-    while at < len(framed):
+def chunks(framed: bytes) -> list[tuple[int, int, bytes]]:
+    """Where each whole chunk starts and ends, and its body; the last, empty one included."""
+    parts: list[tuple[int, int, bytes]] = []
+    at, size = 0, len(framed)
+    while at < size:
         match = _HEX.match(framed, at)
         if match is None:
             raise BadAnswerError("not a chunk size")
+        start = match.end()
         length = int(match[1], 16)
-        parts.append(framed[match.end() : match.end() + length])
+        end = start + length + 2
+        parts.append((at, end, framed[start : start + length]))
         if length == 0:
             break
-        at = match.end() + length + 2
+        at = end
     return parts
 
 

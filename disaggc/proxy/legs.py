@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from disaggc.proxy.dialects import params_fault
-from disaggc.proxy.events import KV_KEY, SUSPECTS, events_of, is_failure
+from disaggc.proxy.events import KV_KEY, SUSPECTS, events_of, is_failure, usage_of
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.fleet import Replica
 from disaggc.proxy.framing import BadAnswerError
-from disaggc.proxy.members import NotAnObjectError, members
 from disaggc.proxy.upstream import Answer, Connection
 from disaggc.routing.table import Dialect
 
+_DECODER = json.JSONDecoder()
+_KV_MEMBER = re.compile(r'"kv_transfer_params"\s*:\s*')
 RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses that say the engine, not the request, is the problem."""
 
@@ -37,7 +38,7 @@ async def send(
     replica: Replica, message: Message, owner: list[Connection], *, connect_s: float, new: bool = False
 ) -> tuple[Connection, asyncio.Future[Answer]]:
     """Ask the engine on a pooled or a `new` connection, which `owner` gets; the future gives its answer."""
-    connection = await replica.pool.take(timeout_s=connect_s, new=new)
+    connection = (None if new else replica.pool.idle()) or await replica.pool.connect(connect_s)
     owner.append(connection)
     return connection, connection.ask(message.head, message.body, owner=owner, stream=message.stream)
 
@@ -78,25 +79,21 @@ def judge_whole(answer: Answer) -> None:
         raise LegError("aborted")
 
 
-def handed_over(answer: Answer, dialect: Dialect) -> tuple[bytes, dict[str, Any]]:
-    """Decode's parameters from a prefill answer, as the bytes they came in, and the rest decoded.
+def handed_over(answer: Answer, dialect: Dialect) -> tuple[bytes, int]:
+    """Decode's parameters from a prefill answer, as the member they came in, and the prompt's tokens (0 = not said).
 
     LegError when prefill did not keep its KV: decode would silently do all the work alone.
     """
     try:
-        found = {m.key: m for m in members(answer.body)}
-    except NotAnObjectError:
+        text = answer.body.decode()
+        said = json.loads(text)
+        at = _KV_MEMBER.search(text)
+        params, end = _DECODER.raw_decode(text, at.end()) if at is not None else (None, 0)
+    except (ValueError, RecursionError):
         raise LegError("bad-answer") from None
-    said: dict[str, Any] = {}
-    for key in ("choices", "usage", "status", "error", "type", "kv_transfer_params"):
-        if key in found:
-            try:
-                said[key] = json.loads(answer.body[found[key].value : found[key].end])
-            except ValueError:
-                raise LegError("bad-answer") from None
-    if is_failure(said):
+    if not isinstance(said, dict) or is_failure(said):
         raise LegError("aborted")
-    if params_fault(said.get("kv_transfer_params"), dialect) is not None:
+    if at is None or params != said.get("kv_transfer_params") or params_fault(params, dialect) is not None:
         raise LegError("no-params")
-    member = found["kv_transfer_params"]
-    return KV_KEY + b":" + answer.body[member.value : member.end], said
+    usage = usage_of(said)
+    return KV_KEY + b":" + text[at.end() : end].encode(), usage.prompt if usage else 0

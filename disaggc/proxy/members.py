@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
-_SPACE = re.compile(rb"[ \t\r\n]*")
 _STRING_REST = re.compile(rb'(?:[^"\\\x00-\x1f]|\\.)*+"')
+_OPEN = re.compile(rb"[ \t\r\n]*\{[ \t\r\n]*")
+_MEMBER = re.compile(
+    rb'"((?:[^"\\\x00-\x1f]|\\.)*+)"[ \t\r\n]*:[ \t\r\n]*+'
+    rb"(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?=[ \t\r\n,}])|true|false|null)?"
+)
+_AFTER = re.compile(rb"[ \t\r\n]*(?:,[ \t\r\n]*|(\}))")
 _SCALAR = re.compile(rb"(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)")
 _STRUCTURE = re.compile(rb'["{}\[\]]')
 _QUOTE, _BACKSLASH = 0x22, 0x5C
@@ -23,8 +28,7 @@ class NotAnObjectError(ValueError):
     """The text is not a JSON object at its top level."""
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One member: `start` is its key's opening quote, the value is text[value:end]."""
 
     key: str
@@ -89,51 +93,44 @@ def value_end(text: bytes, start: int) -> int:
     return match.end()
 
 
-def _skip(text: bytes, at: int) -> int:
-    match = _SPACE.match(text, at)
-    return match.end() if match else at
-
-
 def members(text: bytes) -> list[Member]:
     """The members of the object in order, repeated keys included; NotAnObjectError when it is none."""
-    at = _skip(text, 0)
-    if text[at : at + 1] != b"{":
+    opening = _OPEN.match(text)
+    if opening is None:
         raise NotAnObjectError("the body is not a JSON object")
+    at = opening.end()
     found: list[Member] = []
-    at = _skip(text, at + 1)
     if text[at : at + 1] == b"}":
         return _ended(text, at + 1, found)
     while True:
-        if text[at : at + 1] != b'"':
-            raise NotAnObjectError("a member has no name")
-        start, at = at, string_end(text, at)
-        key = _key(text[start:at])
-        at = _skip(text, at)
-        if text[at : at + 1] != b":":
-            raise NotAnObjectError(f"no colon after `{key[:40]}`")
-        value = _skip(text, at + 1)
-        at = value_end(text, value)
-        found.append(Member(key, start, value, at))
-        at = _skip(text, at)
-        match text[at : at + 1]:
-            case b",":
-                at = _skip(text, at + 1)
-            case b"}":
-                return _ended(text, at + 1, found)
-            case _:
-                raise NotAnObjectError(f"no comma after `{key[:40]}`")
+        match = _MEMBER.match(text, at)
+        if match is None:
+            raise NotAnObjectError("a member is not `name: value`")
+        key, value = match[1], match.end()
+        if match[2] is None:
+            end = value_end(text, value)
+        else:
+            value, end = match.span(2)
+        name = key.decode() if b"\\" not in key else _decoded(key)
+        found.append(Member(name, match.start(1) - 1, value, end))
+        after = _AFTER.match(text, end)
+        if after is None:
+            raise NotAnObjectError(f"no comma after `{name[:40]}`")
+        at = after.end()
+        if after[1] == b"}":
+            return _ended(text, at, found)
 
 
 def _ended(text: bytes, at: int, found: list[Member]) -> list[Member]:
-    if _skip(text, at) != len(text):
+    if text[at:].strip(b" \t\r\n"):
         raise NotAnObjectError("text after the object")
     return found
 
 
-def _key(quoted: bytes) -> str:
-    r"""The decoded name: `"kv\u005ftransfer_params"` must not pass as another key."""
+def _decoded(key: bytes) -> str:
+    """The name as the engine reads it: `kv` written with escapes must not pass as another key."""
     try:
-        return str(json.loads(quoted)) if b"\\" in quoted else quoted[1:-1].decode()
+        return str(json.loads(b'"' + key + b'"'))
     except ValueError as exc:
         raise NotAnObjectError("a name is not JSON") from exc
 

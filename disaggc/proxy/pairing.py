@@ -79,7 +79,7 @@ class Legs:
         if rank and replica.entry.kv is not None:
             lines += b"x-data-parallel-rank: %d\r\n" % replica.entry.kv.dp_rank
         target = self._x.api.value.encode()
-        head = engine_head(b"POST", target, replica.entry, lines=lines, request=request, size=len(body))
+        head = engine_head(b"POST", target, replica.authority, lines=lines, request=request, size=len(body))
         return Message(head, body, stream)
 
     async def _prefill(self, hand: Handover, prefill: Replica, protocol: Protocol) -> Answer:
@@ -93,7 +93,7 @@ class Legs:
         begun = x.clock()
         tokens = x.prompt_tokens
         prefill.take(tokens)
-        prefill.tally.by_replica(prefill.slot, PerReplica.PREFILLS)
+        prefill.count(PerReplica.PREFILLS)
         try:
             answer = await self._leg(prefill, message, Stage.PREFILL, again=not protocol.concurrent)
             if answer.head.status == 200 and not protocol.answers:
@@ -110,16 +110,13 @@ class Legs:
 
     def _params_of(self, answer: Answer, prefill: Replica) -> bytes:
         try:
-            params, said = handed_over(answer, self._table.dialect)
+            params, tokens = handed_over(answer, self._table.dialect)
         except LegError as error:
             error.prefill = True
             prefill.failed(self._x.clock())
             raise
-        usage = said.get("usage")
-        if isinstance(usage, dict):
-            exact = usage.get("prompt_tokens", usage.get("input_tokens"))
-            if isinstance(exact, int) and exact > 0:
-                self._x.note_prompt_tokens(exact)
+        if tokens:
+            self._x.note_prompt_tokens(tokens)
         return params
 
     async def _decode(
@@ -132,7 +129,7 @@ class Legs:
         )  # fmt: skip
         x.entry.decode = decode.address
         begun = x.clock()
-        decode.tally.by_replica(decode.slot, PerReplica.DECODES)
+        decode.count(PerReplica.DECODES)
         answer = await self._leg(decode, message, Stage.FIRST_BYTE, again=not params, handed=handed)
         x.service.tally.timing(x.position, Timing.DECODE_FIRST, x.clock() - begun)
         return answer

@@ -24,24 +24,22 @@ class ConnectionPool:
         self._open: set[Connection] = set()
         self.on_connect: Callable[[], None] = lambda: None
 
-    async def take(self, *, timeout_s: float, new: bool = False) -> Connection:
-        """An idle connection, or a new one; LegError when it cannot be opened in time."""
-        loop = asyncio.get_running_loop()
-        oldest = loop.time() - self.idle_s
-        while self._idle and not new:
+    def idle(self) -> Connection | None:
+        """A connection that is open and not too old, the most recently used first."""
+        oldest = monotonic() - self.idle_s
+        while self._idle:
             connection = self._idle.pop()
-            if (
-                connection.idle_since < oldest
-                or connection.transport is None
-                or connection.transport.is_closing()
-            ):
-                connection.close()
-                continue
-            return connection
+            if connection.idle_since >= oldest and connection.usable:
+                return connection
+            connection.close()
+        return None
+
+    async def connect(self, timeout_s: float) -> Connection:
+        """A new connection; LegError when it cannot be opened in time."""
         self.on_connect()
         try:
             async with asyncio.timeout(timeout_s):
-                _, connection = await loop.create_connection(
+                _, connection = await asyncio.get_running_loop().create_connection(
                     lambda: Connection(self), self._host, self._port, ssl=self._tls
                 )
         except TimeoutError:
@@ -53,7 +51,7 @@ class ConnectionPool:
 
     def put_back(self, connection: Connection) -> None:
         """The connection's answer is complete."""
-        if connection.transport is None or connection.transport.is_closing():
+        if not connection.usable:
             return
         connection.idle_since = monotonic()
         connection.resume()

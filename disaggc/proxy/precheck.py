@@ -82,7 +82,7 @@ async def _tokenize(x: Exchange, ask: Ask) -> int | None:
     head = engine_head(
         b"POST",
         b"/tokenize",
-        replica.entry,
+        replica.authority,
         lines=forwarded(x.request.headers),
         request=x.upstream_id,
         size=len(body),

@@ -50,7 +50,7 @@ class Standing:
     reason: str = ""
 
 
-def read_load(metrics: str) -> dict[Shared, float]:
+def read_load(metrics: str) -> dict[int, float]:
     """Load gauges in an engine's metrics text, summed over its data-parallel engines (usage: the fullest)."""
     load = {Shared.RUNNING: 0.0, Shared.WAITING: 0.0, Shared.KV_USAGE: 0.0}
     for name, text in _GAUGE.findall(metrics):

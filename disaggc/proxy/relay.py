@@ -12,16 +12,7 @@ from time import monotonic
 from typing import Protocol
 
 from disaggc.proxy.board import Timing, Total
-from disaggc.proxy.events import (
-    KV_KEY,
-    SUSPECTS,
-    Usage,
-    events_of,
-    is_failure,
-    scrub,
-    usage_of,
-    without_usage_event,
-)
+from disaggc.proxy.events import KV_KEY, SUSPECTS, Usage, events_of, is_failure, scrub, usage_event, usage_of
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.framing import BadAnswerError
 from disaggc.proxy.tally import Tally
@@ -107,11 +98,15 @@ class StreamRelay:
 
     def _usage_seen(self, data: bytes) -> bytes:
         try:
+            if self._hide_usage:
+                data, usage = usage_event(data)
+                self.usage = usage or self.usage
+                return data
             for event in events_of(data):
                 self.usage = usage_of(event) or self.usage
-            return without_usage_event(data) if self._hide_usage and b'"choices":[]' in data else data
-        except BadAnswerError:
-            return data
+        except ValueError:
+            self.usage = None
+        return data
 
     def _is_failure(self, data: bytes) -> bool:
         try:

@@ -62,7 +62,7 @@ async def _release(service: Service, params: bytes, cohort: str, lines: bytes) -
         head = engine_head(
             b"POST",
             _TARGET,
-            replica.entry,
+            replica.authority,
             lines=lines,
             request=f"release-{secrets.token_hex(12)}",
             size=len(body),

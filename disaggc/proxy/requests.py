@@ -8,7 +8,6 @@ import secrets
 from dataclasses import dataclass
 
 from disaggc.proxy.failures import RefusedError
-from disaggc.routing.table import ReplicaEntry
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._\-]{0,127}")
 _RANDOM_TAIL = re.compile(rb"-[0-9a-f]{8}\Z")
@@ -54,12 +53,12 @@ def forwarded(headers: dict[bytes, bytes]) -> bytes:
 
 
 def engine_head(
-    method: bytes, target: bytes, entry: ReplicaEntry, *, lines: bytes, request: str, size: int | None
+    method: bytes, target: bytes, authority: bytes, *, lines: bytes, request: str, size: int | None
 ) -> bytes:
     """Head of a request to an engine; `lines` are header lines already checked."""
     body = b"content-type: application/json\r\ncontent-length: %d\r\n" % size if size is not None else b""
-    return b"%b %b HTTP/1.1\r\nhost: %b:%d\r\n%bx-request-id: %b\r\n%b\r\n" % (
-        method, target, entry.host.encode("ascii"), entry.port, body, request.encode("ascii"), lines,
+    return b"%b %b HTTP/1.1\r\nhost: %b\r\n%bx-request-id: %b\r\n%b\r\n" % (
+        method, target, authority, body, request.encode("ascii"), lines,
     )  # fmt: skip
 
 

@@ -6,13 +6,10 @@ import math
 
 from disaggc.proxy.board import (
     TIME_BINS,
-    Length,
     PerClass,
-    PerReplica,
     Timing,
     class_cell,
     length_cell,
-    replica_cell,
     timing_cell,
 )
 from disaggc.traffic.sketch import BINS, bin_of
@@ -44,22 +41,18 @@ class Tally:
     def __init__(self, cells: memoryview[float]) -> None:
         self.cells = cells
 
-    def timing(self, position: int, timing: Timing, seconds: float) -> None:
+    def timing(self, position: int, timing: int, seconds: float) -> None:
         """One observation of a time, for the class at that position."""
         start = _TIMING_AT + position * _CLASS_STEP + timing * (TIME_BINS + 1)
         self.cells[start + time_bin(seconds)] += 1.0
         self.cells[start + TIME_BINS] += seconds
 
-    def length(self, position: int, length: Length, tokens: int) -> None:
+    def length(self, position: int, length: int, tokens: int) -> None:
         """One observation of a length."""
         start = length_cell(position, length)
         self.cells[start + bin_of(tokens)] += 1.0
         self.cells[start + BINS] += tokens
 
-    def by_class(self, position: int, cell: PerClass, amount: float = 1.0) -> None:
+    def by_class(self, position: int, cell: int, amount: float = 1.0) -> None:
         """Add to a class counter."""
         self.cells[class_cell(position, cell)] += amount
-
-    def by_replica(self, slot: int, cell: PerReplica, amount: float = 1.0) -> None:
-        """Add to a replica's cell."""
-        self.cells[replica_cell(slot, cell)] += amount

@@ -195,7 +195,7 @@ class Connection(asyncio.Protocol):
             body = b"".join(self._parts)
             whole = dechunk(body) if self._borders is not None and not self._stream else body
             self.waiter.set_result(Answer(head, whole, ended=True, connection=self))
-        elif sink is None:
+        elif sink is None and (self._parts or not self.usable):
             return
         self._sink = None
         if sink is not None:
@@ -242,6 +242,11 @@ class Connection(asyncio.Protocol):
         """Take bytes again."""
         if self.transport is not None and not self.transport.is_closing() and not self.transport.is_reading():
             self.transport.resume_reading()
+
+    @property
+    def usable(self) -> bool:
+        """Whether it can take a request."""
+        return self.transport is not None and not self.transport.is_closing()
 
     def close(self) -> None:
         """End the connection at once; the engine sees it and aborts what it was doing."""
