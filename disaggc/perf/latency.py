@@ -49,7 +49,7 @@ class Latencies:
         return ClassPoint(steady.rates[i], ttft, (a, b, d), (ttft[0] + median, p90, p99))
 
     def _ttft(self, i: int) -> Quantiles:
-        """Waiting and prompt time vary independently: their distances from the median add as squares."""
+        """Waits, prompt and phase vary independently: their distances from the median add as squares."""
         c, steady = self._stations.classes[i], self._steady
         probability = queueing.wait_probability(self._servers, steady.rho)
         waits = [
@@ -58,11 +58,14 @@ class Latencies:
             for q in _SCORES
         ]
         base = [self._stations.alone_s(c, n, self._plain) for n in (c.isl.p50, c.isl.p90, c.isl.p99)]
-        # a colocated prompt starts in the middle of a step; a fetched one takes one decode step to its first token
-        step = steady.step_s * (0.5 if self._stations.colocated else 1.0)
-        first = steady.decode_wait_s[i] + step + base[0] + waits[0]
+        # a request joins at the next step boundary, anywhere from none to one step away; a fetched prompt then takes
+        # a decode step to its first token, a colocated one has it at the end of its last chunk
+        own = 0.0 if self._stations.colocated else steady.step_s
+        joins = [steady.step_s * q / 100 for q in _SCORES]
+        first = steady.decode_wait_s[i] + own + joins[0] + base[0] + waits[0]
         p50, p90, p99 = (
-            first + math.hypot(b - base[0], w - waits[0]) for b, w in zip(base, waits, strict=True)
+            first + math.hypot(b - base[0], w - waits[0], join - joins[0])
+            for b, w, join in zip(base, waits, joins, strict=True)
         )
         return p50, p90, p99
 
