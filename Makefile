@@ -23,12 +23,11 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.run
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.run ## compile the five-node example: print its plan and its files
-	@$(BIN)/disaggc plan examples/deepseek-r1-mi300x/disaggc.yaml --refresh=false
-	@rm -rf out/demo
-	@$(BIN)/disaggc build examples/deepseek-r1-mi300x/disaggc.yaml --out out/demo
-	@echo; echo "the unit of the first prefill replica:"
-	@f=$$(find out/demo -name '*prefill*.service' | sort | head -n 1); echo "$$f"; cat "$$f"
+demo: $(VENV)/.run ## compile the five-node example: its plan, its files, one unit
+	@rm -rf out/demo && $(BIN)/disaggc init out/demo/spec --example deepseek-r1-mi300x --quiet >/dev/null
+	@$(BIN)/disaggc plan out/demo/spec/disaggc.yaml --refresh=false
+	@echo && $(BIN)/disaggc build out/demo/spec/disaggc.yaml --out out/demo/files
+	@cd out/demo/files && unit=$$(find . -name '*prefill*.service' | sort | head -n 1) && echo && echo "$$unit" && cat "$$unit"
 
 lint: $(VENV)/.dev ## ruff, mypy, import contracts
 	$(BIN)/ruff check .

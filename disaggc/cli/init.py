@@ -46,6 +46,11 @@ def init(
     return Exit.DONE
 
 
+def _shipped(path: Path) -> bool:
+    """A lock belongs to whoever built there."""
+    return path.is_file() and path.suffix != ".lock"
+
+
 def _write(directory: Path, texts: dict[str, str]) -> tuple[str, ...] | str:
     """The paths written, or why nothing was."""
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,12 @@ FITTING = {
 
 OVERLAYS = ("1k-1k", "1k-8k", "8k-1k", "8k-8k", "auto")
 """Of deepseek-r1-mi300x."""
+
+
+def copied(name: str, place: Path) -> Path:
+    """A copy of an example as it is shipped: without the lock and the state of someone's build in the checkout."""
+    shutil.copytree(EXAMPLES / name, place, ignore=shutil.ignore_patterns("disaggc.lock", ".disaggc"))
+    return place / "disaggc.yaml"
 
 
 @dataclass(frozen=True)

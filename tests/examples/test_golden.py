@@ -9,18 +9,14 @@ import pytest
 
 from disaggc.cli.main import main
 from disaggc.cli.outdir import RECORD
-from tests.examples.targets import EXAMPLES, FITTING, ROOT, Case, cases
+from tests.examples.targets import EXAMPLES, FITTING, ROOT, Case, cases, copied
 
 GOLDEN = ROOT / "tests" / "golden"
 
 
 def build(case: Case, workplace: Path) -> Path:
     """The tree of a case, built in a copy of the example, so that neither lock nor state reaches the checkout."""
-    copy = workplace / case.files[0].parent.name
-    if not copy.exists():
-        shutil.copytree(case.files[0].parent, copy)
-    for lock in copy.glob("*.lock"):
-        lock.unlink()
+    copy = copied(case.files[0].parent.name, workplace / "spec").parent
     out = workplace / f"out-{case}"
     files = [str(copy / path.name) for path in case.files]
     assert main(["build", *files, "--target", case.target, "--out", str(out), "-q"]) == 0

@@ -14,7 +14,7 @@ import pytest
 
 from disaggc.catalog.load import Catalog
 from disaggc.cli.main import main
-from tests.examples.targets import EXAMPLES, ROOT
+from tests.examples.targets import ROOT, copied
 
 PRODUCT = Path(__file__).with_name("product.yaml")
 START = "import sys; from disaggc.cli.main import main; sys.exit(main(sys.argv[1:]))"
@@ -35,8 +35,7 @@ def planned(capsys, *arguments: str, code: int = 0) -> dict:
 
 @pytest.fixture
 def five(tmp_path):
-    shutil.copytree(EXAMPLES / "deepseek-r1-mi300x", tmp_path / "five")
-    return tmp_path / "five" / "disaggc.yaml"
+    return copied("deepseek-r1-mi300x", tmp_path / "five")
 
 
 @pytest.mark.parametrize("target", ["kubernetes", "systemd"])
@@ -59,7 +58,7 @@ def test_same_bytes_whatever_the_process(tmp_path):
     trees = []
     for run, (seed, umask) in enumerate((("1", 0o022), ("2", 0o077))):
         place = tmp_path.joinpath(f"run{run}", *["deeper"] * run)
-        shutil.copytree(EXAMPLES / "deepseek-r1-mi300x", place / "spec")
+        copied("deepseek-r1-mi300x", place / "spec")
         subprocess.run(
             [sys.executable, "-c", START, "build", "spec/disaggc.yaml", "--out", "out", "-q"],
             cwd=place,
@@ -118,31 +117,50 @@ def test_a_plan_writes_nothing_but_its_file(five, tmp_path, capsys):
 
 
 def test_with_a_lock_new_facts_move_nothing_and_the_gain_is_named(five, tmp_path, capsys, monkeypatch):
-    with monkeypatch.context() as believed:
-        _slower_compute(believed)
-        assert main(["build", str(five), "--out", str(tmp_path / "out"), "-q"]) == 0
-        capsys.readouterr()
-        first = planned(capsys, str(five))["services"]["chat"]
-    before = tree(tmp_path / "out")
-    assert first["ratio"]["prefill"] > 1
+    forced = five.with_name("forced.yaml")
+    forced.write_text("services: {chat: {constraints: {prefill: {replicas: 2}, decode: {replicas: 3}}}}\n")
+    assert main(["build", str(five), str(forced), "--out", str(tmp_path / "out"), "-q"]) == 0
+    capsys.readouterr()
+    first = planned(capsys, str(five), str(forced))["services"]["chat"]
+    before = tree(tmp_path)
+    _faster_memory(monkeypatch)
     again = planned(capsys, str(five))
     kept = again["services"]["chat"]
+    assert again["solver"]["status"] == "locked"
     assert (kept["ratio"], kept["pools"]) == (first["ratio"], first["pools"])
+    assert kept["predicted"]["output_tok_per_s"] != first["predicted"]["output_tok_per_s"]
     (gain,) = [d for d in again["diagnostics"] if d["code"] == "DGC702"]
     assert "--upgrade" in gain["help"]
     upgraded = planned(capsys, str(five), "--upgrade")
     assert upgraded["services"]["chat"]["ratio"] == {"prefill": 1, "decode": 4}
     assert {change["action"] for change in upgraded["changes"]} >= {"create", "remove"}
-    assert {change["cause"] for change in upgraded["changes"]} == {"changed catalog facts"}
-    assert before == tree(tmp_path / "out")
+    assert tree(tmp_path) == before
 
 
-def _slower_compute(monkeypatch):
-    """A catalog that believes the accelerator to compute at a fortieth, so that prefill needs more nodes."""
+def test_facts_alone_are_named_as_the_cause(five, tmp_path, capsys, monkeypatch):
+    assert main(["build", str(five), "--out", str(tmp_path / "out"), "-q"]) == 0
+    capsys.readouterr()
+    _smaller_memory(monkeypatch)
+    document = planned(capsys, str(five))
+    assert document["changes"]
+    assert {change["cause"] for change in document["changes"]} == {"changed catalog facts"}
+    assert {change["action"] for change in document["changes"]} == {"update"}
+
+
+def _faster_memory(monkeypatch):
+    _corrected(monkeypatch, lambda facts: replace(facts, memory_bandwidth=facts.memory_bandwidth * 1.05))
+
+
+def _smaller_memory(monkeypatch):
+    _corrected(monkeypatch, lambda facts: replace(facts, memory_bytes=facts.memory_bytes * 0.97))
+
+
+def _corrected(monkeypatch, correct):
+    """A catalog that has learnt better."""
     real = Catalog.accelerator
 
-    def slower(self, name):
+    def accelerator(self, name):
         facts = real(self, name)
-        return facts and replace(facts, peak_flops=tuple((p, flops / 40) for p, flops in facts.peak_flops))
+        return facts and correct(facts)
 
-    monkeypatch.setattr(Catalog, "accelerator", slower)
+    monkeypatch.setattr(Catalog, "accelerator", accelerator)
