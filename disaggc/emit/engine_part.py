@@ -135,6 +135,12 @@ def reaches_out(part: EnginePart) -> bool:
     return not any(v.name in offline and getattr(v.value, "value", "") == "1" for v in part.replica.env)
 
 
+def downloads(part: EnginePart) -> bool:
+    """Whether the engine looks for its weights in a Hugging Face cache, and nobody said in which."""
+    named = any(v.name in ("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE") for v in part.replica.env)
+    return not part.service.model.path.startswith("/") and not named
+
+
 def linked_on_node(service: ServicePlan, node: str) -> bool:
     """Whether prefill and decode that pair both have a part on the node, so that KV moves inside it."""
     pools = {pool.address: pool for pool in service.pools}

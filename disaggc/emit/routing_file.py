@@ -16,6 +16,8 @@ from disaggc.ir.plan import DeploymentPlan, Literally, Pool, Replica, Role, Serv
 from disaggc.routing.limits import ApiKeySource, ClassEntry, Listen, Timeouts
 from disaggc.routing.table import Dialect, KvEndpoint, Policy, PoolEntry, ReplicaEntry, RoutingTable
 
+STOP_MARGIN_S = 10
+"""What a proxy needs after the last answer."""
 HANDOFF_SHARE = 0.6
 """Part of the KV lease in which decode must have been asked; the rest is decode's queue and the transfer itself."""
 LEG_FLOOR_S = 120.0
@@ -156,6 +158,11 @@ def _timeouts(service: ServicePlan) -> Timeouts:
         idle_upstream_s=float(service.proxy.idle_s),
         drain_s=float(service.proxy.drain_s),
     )
+
+
+def proxy_stop_s(service: ServicePlan) -> int:
+    """How long a proxy may take to end: its own drain, and never less than the engines whose answers it carries."""
+    return max(service.proxy.drain_s, *(pool.timings.grace_s for pool in service.pools)) + STOP_MARGIN_S
 
 
 def _api_key(service: ServicePlan) -> ApiKeySource | None:

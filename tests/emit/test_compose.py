@@ -136,7 +136,13 @@ def test_weights_are_mounted_read_only_where_they_lie():
     (mount,) = [v for v in engines(five_nodes())["chat-prefill-0"]["volumes"] if v["type"] == "bind"]
     assert (mount["source"], mount["target"]) == ("/models/DeepSeek-R1", "/models/DeepSeek-R1")
     assert mount["read_only"] is True
-    assert [v["type"] for v in engines(one_box())["chat-prefill-0"]["volumes"]] == ["volume"]
+
+
+def test_engines_of_a_host_share_what_they_download():
+    found = engines(one_box())
+    for name, engine in found.items():
+        assert [v["source"] for v in engine["volumes"]] == [f"{name}-cache", "huggingface"]
+    assert set(document(one_box())["volumes"]) == {"huggingface", *(f"{name}-cache" for name in found)}
 
 
 def test_secrets_come_from_files_and_are_required():

@@ -201,6 +201,24 @@ def test_each_engine_sees_its_own_accelerators():
     assert unit(five_nodes(), "chat-decode@3").environment()["HIP_VISIBLE_DEVICES"] == "0,1,2,3,4,5,6,7"
 
 
+def test_engines_of_a_host_share_what_they_download():
+    engine = unit(one_box(), "chat-decode@3")
+    assert engine.environment()["HF_HOME"] == "/var/cache/disaggc/huggingface"
+    assert one(engine, "CacheDirectory").split() == ["disaggc/chat-decode@3", "disaggc/huggingface"]
+    own = one_box(Texts(model="a/b", weights="a/b", env=(("HF_HOME", "/data/hf"),)))
+    assert unit(own, "chat-decode@3").environment()["HF_HOME"] == "/data/hf"
+    assert "HF_HOME" not in unit(five_nodes(), "chat-decode@3").environment()
+
+
+def test_a_proxy_outlives_the_engines_it_answers_for():
+    plan = five_nodes()
+    service = plan.services[0]
+    short = service.model_copy(update={"proxy": service.proxy.model_copy(update={"drain_s": 1})})
+    plan = plan.model_copy(update={"services": (short,)})
+    longest = max(pool.timings.grace_s for pool in service.pools)
+    assert int(one(unit(plan, "chat-proxy@0"), "TimeoutStopSec")) > longest
+
+
 def test_homes_stay_readable_only_where_something_lies_there():
     assert one(unit(five_nodes(), "chat-prefill@0"), "ProtectHome") == "yes"
     plan = five_nodes(Texts(weights="/home/models/x"))

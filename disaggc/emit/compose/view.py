@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from disaggc.emit.engine_part import EnginePart, host_text, linked_on_node, uses_rdma
+from disaggc.emit.engine_part import EnginePart, downloads, host_text, linked_on_node, uses_rdma
+from disaggc.emit.routing_file import proxy_stop_s
 from disaggc.emit.shell import RUN_ARGUMENTS, required_variables
 from disaggc.emit.stamp import Stamp
 from disaggc.ir.plan import DeploymentPlan, FromSecret, ProxyInstance, ServicePlan
@@ -13,9 +14,10 @@ from disaggc.spec.model import ComposeTarget
 
 _AMD_DEVICES = ("/dev/kfd:/dev/kfd", "/dev/dri:/dev/dri")
 _RDMA_DEVICES = ("/dev/infiniband:/dev/infiniband",)
+MODEL_CACHE = "huggingface"
+"""One volume of downloaded weights per host, not one per engine."""
 _ASK = "import sys, urllib.request as u; u.urlopen(sys.argv[1], timeout=4)"
 """Asks an address from inside a container; every engine image has Python, not every one has curl."""
-STOP_MARGIN_S = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ class EngineService:
     reservation: Mapping[str, object] | None
     cache: str
     weights: str | None
+    model_cache: str | None
     health: tuple[str, ...]
     labels: tuple[tuple[str, str], ...]
 
@@ -75,6 +78,12 @@ class Project:
     rooms: tuple[Room, ...]
     engines: tuple[EngineService, ...]
     proxies: tuple[ProxyService, ...]
+
+    @property
+    def volumes(self) -> tuple[str, ...]:
+        """Every named volume."""
+        shared = {engine.model_cache for engine in self.engines if engine.model_cache is not None}
+        return (*(engine.cache for engine in self.engines), *sorted(shared))
 
 
 def engine_name(part: EnginePart) -> str:
@@ -121,6 +130,7 @@ def engine_service(plan: DeploymentPlan, part: EnginePart, settings: ComposeTarg
         devices=(*(_AMD_DEVICES if amd else ()), *(_RDMA_DEVICES if uses_rdma(plan, part) else ())),
         reservation=_reservation(part, linked=linked),
         cache=f"{engine_name(part)}-cache",
+        model_cache=MODEL_CACHE if downloads(part) else None,
         weights=model if model.startswith("/") else None,
         health=(
             "CMD",
@@ -149,7 +159,7 @@ def proxy_service(
         entrypoint=entrypoint,
         command=command,
         env_files=_env_files(settings, [] if secret is None else [secret]),
-        stop_s=proxy.drain_s + STOP_MARGIN_S,
+        stop_s=proxy_stop_s(service),
         low_port=proxy.port < 1024,
         mounts=(folder, *([proxy.api_key_file] if proxy.api_key_file else [])),
         health=("CMD", "python3", "-c", _ASK, _url("127.0.0.1", proxy.port, "/health")),

@@ -16,11 +16,10 @@ from disaggc.emit.kubernetes.objects import (
 )
 from disaggc.emit.kubernetes.pods import HOSTNAME
 from disaggc.emit.names import label_name
-from disaggc.emit.routing_file import api_key_variable
+from disaggc.emit.routing_file import api_key_variable, proxy_stop_s
 from disaggc.ir.plan import ServicePlan
 
 PRE_STOP_S = 15
-MARGIN_S = 15
 
 
 def proxy_deployment(cluster: Cluster, service: ServicePlan) -> ProxyDeployment:
@@ -32,7 +31,7 @@ def proxy_deployment(cluster: Cluster, service: ServicePlan) -> ProxyDeployment:
         selector=tuple(sorted(labels)),
         labels=tuple(sorted((*labels, ("app.kubernetes.io/managed-by", "disaggc")))),
         service_account=cluster.account(service),
-        grace_s=PRE_STOP_S + service.proxy.drain_s + MARGIN_S,
+        grace_s=PRE_STOP_S + proxy_stop_s(service),
         affinity=_affinity(cluster, service),
         image=proxy_image(service),
         env=_env(service),

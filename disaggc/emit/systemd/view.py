@@ -6,12 +6,15 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from disaggc.emit.engine_part import EnginePart, host_text, linked_on_node, reaches_out, uses_rdma
+from disaggc.emit.engine_part import EnginePart, downloads, host_text, linked_on_node, reaches_out, uses_rdma
 from disaggc.emit.names import engine_unit, proxy_unit
+from disaggc.emit.routing_file import proxy_stop_s
 from disaggc.ir.plan import DeploymentPlan, FromSecret, ProxyInstance, ServicePlan
 
 DEFAULT_PROXY = "/usr/local/bin/disaggc"
 """Where the proxy's executable is expected when the spec does not say."""
+MODEL_CACHE = "disaggc/huggingface"
+"""One cache of downloaded weights per host, not one per engine."""
 START_LIMIT = 3
 """Failed starts after which a person has to look."""
 RESTART_S = 10
@@ -40,7 +43,7 @@ class EngineUnit:
     restart_s: int
     start_limit: int
     start_limit_s: int
-    cache: str
+    caches: tuple[str, ...]
     shm_bytes: int | None
     devices: tuple[str, ...]
     peers: tuple[str, ...]
@@ -121,7 +124,7 @@ def engine_view(
         restart_s=RESTART_S,
         start_limit=START_LIMIT,
         start_limit_s=START_LIMIT * (timings.startup_s + RESTART_S) + timings.grace_s,
-        cache=cache_directory(part),
+        caches=(cache_directory(part), *([MODEL_CACHE] if downloads(part) else ())),
         shm_bytes=pool.shm_bytes if private_shm else None,
         devices=(*_DEVICES[pool.vendor], *(_RDMA_DEVICES if rdma else ())),
         peers=() if reaches_out(part) else peer_addresses(plan),
@@ -153,7 +156,7 @@ def proxy_view(
         user=host.user,
         environment_files=host.secrets([key.name]) if isinstance(key, FromSecret) else (),
         command=(command, "proxy", "--config", f"{host.folder}/{service.name}/routing.json"),
-        stop_s=proxy.drain_s + RESTART_S,
+        stop_s=proxy_stop_s(service),
         low_port=proxy.port < 1024,
         protect_home=_protect_home((command, proxy.api_key_file or "")),
     )
@@ -174,6 +177,8 @@ def _environment(part: EnginePart) -> tuple[tuple[str, str], ...]:
     text = host_text(part)
     cache = f"/var/cache/{cache_directory(part)}"
     out = {"HOME": cache, "XDG_CACHE_HOME": cache}
+    if downloads(part):
+        out["HF_HOME"] = f"/var/cache/{MODEL_CACHE}"
     devices = part.devices()
     if devices is not None:
         out[devices[0]] = devices[1]
