@@ -15,7 +15,7 @@ from disaggc.perf import queueing
 from disaggc.perf.demand import ClassDemand
 
 _TOLERANCE = 1e-5
-_ROUNDS = 40
+_ROUNDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def falling_root(f: Callable[[float], float], low: float, high: float) -> float:
     for _ in range(_ROUNDS):
         x = (low * f_high - high * f_low) / (f_high - f_low)
         y = f(x)
-        if -small < y < small or high - low < _TOLERANCE * high:
+        if -small < y < small:
             return x
         if y > 0:
             low, f_low = x, y
