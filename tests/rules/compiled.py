@@ -23,9 +23,9 @@ services:
 
 
 @cache
-def sound_plan(overlay: str = ONE_TO_TWO) -> tuple[DeploymentPlan, ResolvedSpec]:
-    """The plan of the example spec with the overlay, and the spec it was made from."""
-    found, resolved = findings(overlay)
+def sound_plan(overlay: str = ONE_TO_TWO, mode: str | None = None) -> tuple[DeploymentPlan, ResolvedSpec]:
+    """The plan of the example spec with the overlay (and mode), and the spec it was made from."""
+    found, resolved = findings(overlay, sets=(f"services.chat.constraints.mode={mode}",) if mode else ())
     assert resolved is not None, found
     models = Models.of(resolved).value
     assert models is not None

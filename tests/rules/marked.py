@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from inspect import cleandoc
 from pathlib import Path
 
@@ -32,10 +33,10 @@ def marks(text: str) -> list[tuple[str, int, int, str | None]]:
     return found
 
 
-def findings(text: str) -> tuple[tuple[Diagnostic, ...], ResolvedSpec | None]:
+def findings(text: str, *, sets: Sequence[str] = ()) -> tuple[tuple[Diagnostic, ...], ResolvedSpec | None]:
     """What the whole front end says about the example spec with the text laid over it, placed."""
     files = {BASE: EXAMPLE.encode(), OVERLAY: (cleandoc(text) + "\n").encode()}
-    loaded = load([Path(BASE), Path(OVERLAY)], read=lambda path, _limit: files[path.name])
+    loaded = load([Path(BASE), Path(OVERLAY)], sets=sets, read=lambda path, _limit: files[path.name])
     if loaded.value is None:
         return loaded.diagnostics, None
     resolved = resolve(loaded.value, load_catalog())

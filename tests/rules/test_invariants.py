@@ -12,6 +12,7 @@ from disaggc.rules.rule import Edit, PlanRule
 from disaggc.solve.lower.ports import FIRST, PER_DEVICE, PROXY_ADMIN
 from tests.rules.compiled import ONE_TO_TWO, sound_plan
 from tests.rules.edits import edited
+from tests.rules.marked import findings
 
 BROKEN = [
     pytest.param(rule, edits, id=f"{rule.code}-{number}")
@@ -28,6 +29,45 @@ def test_a_compiled_plan_breaks_nothing(mode: str):
     plan, resolved = sound_plan(overlay)
     assert check_plan(plan, resolved) == ()
     assert check_plan(plan) == ()
+
+
+AMD = "cluster: {nodes: {h100: {accelerator: {type: mi300x, per_node: 8}}}}"
+R1 = "model: {id: deepseek-ai/DeepSeek-R1, weights: /models/r1}"
+LAYOUTS = {
+    "mooncake": "services: {chat: {engine: {connector: {type: mooncake, options: {device_name: mlx5_0}}}}}",
+    "push": "services: {chat: {engine: {connector: {type: nixl-push}}}}",
+    "moriio": f"{AMD}\nservices: {{chat: {{{R1}, engine: {{connector: {{type: moriio}}}}}}}}",
+    "efa": "cluster: {fabric: {type: efa}}",
+    "tcp": "cluster: {fabric: {type: tcp, allow_tcp: true}}",
+    "before leases": "services: {chat: {engine: {vllm: 0.21.0}}}",
+    "pipeline and experts over nodes": f"""
+        cluster: {{nodes: {{h100: {{hosts: {{gpu-04: 10.0.0.4}}}}}}}}
+        services:
+          chat:
+            {R1}
+            constraints: {{prefill: {{tp: [8], pp: [2]}}, decode: {{tp: [1], dp: [16], expert_parallel: true}}}}
+    """,
+    "sliding window": "services: {chat: {model: {id: openai/gpt-oss-120b, weights: /models/oss}}}",
+    "speculation": "services: {chat: {speculative: {method: eagle3, tokens: 3, acceptance: 60%, model: org/draft}}}",
+    "two proxies": "services: {chat: {proxy: {replicas: 2, policy: power-of-two}}}",
+    "user's transports": "services: {chat: {engine: {env: {UCX_TLS: 'rc,cuda_copy,cuda_ipc,sm,self'}}}}",
+    "user's flags": """
+        services:
+          chat:
+            engine:
+              settings: {kv-cache-dtype: fp8, block-size: 32, reasoning-parser: qwen3, no-enable-prefix-caching: true}
+              prefill: {settings: {stream-interval: 4}}
+    """,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_connector_fabric_and_shape_compiles_to_a_plan_that_breaks_nothing(layout: str):
+    found, _ = findings(LAYOUTS[layout])
+    assert not [d for d in found if d.severity is Severity.ERROR]
+    plan, resolved = sound_plan(LAYOUTS[layout], "disaggregated")
+    assert plan.services[0].ratio is not None
+    assert check_plan(plan, resolved) == ()
 
 
 @pytest.mark.parametrize(("rule", "edits"), BROKEN)
