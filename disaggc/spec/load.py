@@ -107,7 +107,11 @@ def _checked(root: MappingNode) -> tuple[Spec | None, Mapping[str, Spec], list[D
             root = _without(root, diagnostic.path)
         result = validate(root)
         if not isinstance(result, Spec):
-            return None, {}, [*found, *result]
+            return (
+                None,
+                {},
+                [*found, *_old_booleans(root)],
+            )  # a required field was misspelt, which is reported
     own = consistency(result)
     scenarios, scenario_findings = scenario_specs(root, result, own)
     found = [*found, *_old_booleans(root), *own, *scenario_findings]

@@ -105,12 +105,15 @@ class Sources:
 
     def _followed(self, part: MappingNode, chain: tuple[str, ...]) -> Node:
         """The part with its `from:` replaced by what it names. chain: real paths on the way here."""
-        said = part.entries["from"].node
+        entry = part.entries["from"]
+        said = entry.node
         if isinstance(said, MappingNode):
             return part
         beside = part.without("from")
         if not isinstance(said, ScalarNode) or not isinstance(said.value, str) or not said.value:
-            self.findings.append(finding("DGC120", "`from` wants the path of a file", said.span))
+            empty = isinstance(said, ScalarNode) and not said.text
+            span = entry.key_span if empty else said.span
+            self.findings.append(finding("DGC120", "`from` wants the path of a file", span))
             return beside
         here = self.paths[said.span.file]
         target = (

@@ -72,6 +72,7 @@ def syntax_error(problem: MarkedYAMLError, lines: Lines) -> Diagnostic:
         return Diagnostic(
             "DGC102", Severity.ERROR, "a tab indents this line, YAML wants spaces", span=tab, help=help_text
         )
+    offset = min(offset, len(lines.text.rstrip()))
     span = lines.span(offset, min(offset + 1, len(lines.text)))
     span = SourceSpan(span.file, span.line, span.column, span.line, max(span.column, span.end_column))
     if "cannot start any token" in words and offset < len(lines.text):
@@ -80,6 +81,12 @@ def syntax_error(problem: MarkedYAMLError, lines: Lines) -> Diagnostic:
             f"`{character}` cannot begin a value" if character != "`" else "a backtick cannot begin a value"
         )
         return Diagnostic("DGC102", Severity.ERROR, message, span=span, help="quote the text")
+    if offset >= len(lines.text.rstrip()) and "expected node content" in words:
+        message, help_text = (
+            "the text ends where a value is wanted",
+            "close what `[` or `{` opened, or write the value",
+        )
+        return Diagnostic("DGC102", Severity.ERROR, message, span=span, help=help_text)
     for known, (message, help_text) in _SENTENCES.items():
         if known in words:
             notes = () if any(sign in words for sign in _UNCLOSED) else _context(problem, lines)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disaggc.ir.plan import Shape
@@ -65,6 +65,7 @@ _LOCK = Lock(
 )
 
 
+@settings(max_examples=40)
 @given(locks)
 def test_every_lock_reads_back_as_it_was_written(lock: Lock) -> None:
     outcome = parse_lock(write_lock(lock), "disaggc.lock")
