@@ -327,3 +327,14 @@ def test_the_same_question_has_the_same_answer():
     assert ratio(seen(one, one.pd(2, 3)), seen(one, one.pd(3, 2)), "ttft") == ratio(
         seen(one, one.pd(2, 3)), seen(one, one.pd(3, 2)), "ttft"
     )
+
+
+def test_a_full_prefill_pool_is_found_to_be_equally_full_under_any_crowd():
+    """Close to saturation the wait changes a thousand times faster than the load."""
+    isl = Lengths(335, 335, 413, 492, 0.234)
+    served = []
+    for cap in (900, 1200, 1500, 5000):
+        one = small(load(isl=isl, osl=120, concurrency=cap))
+        served.append(seen(one, one.pd(2, 3)).classes[0].rate.value)
+    assert served == sorted(served)
+    assert served[-1] == pytest.approx(served[0], rel=2e-3)
