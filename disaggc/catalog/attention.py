@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from disaggc.catalog.compressed_attention import compress_ratios, compressed_attention
 from disaggc.catalog.config_keys import Keys
 from disaggc.catalog.facts import LayerKind
 from disaggc.catalog.families import Family
@@ -42,11 +43,15 @@ class AttentionReader:
     layers: int
     _seen: dict[GroupedShape, AttentionPart] = field(default_factory=dict)
     _latent: AttentionPart | None = None
+    _ratios: tuple[int, ...] = ()
     _heads: tuple[int, ...] = ()
     _kv_heads: tuple[int, ...] = ()
 
     def at(self, index: int, kind: LayerKind) -> AttentionPart:
-        """The attention of a layer: multi-head latent where `kv_lora_rank` is given, else grouped-query."""
+        """The attention of a layer: compressed or multi-head latent where the keys say so, else grouped-query."""
+        if self.keys.text("model_type") == "deepseek_v4":
+            self._ratios = self._ratios or compress_ratios(self.keys, self.layers)
+            return compressed_attention(self.keys, self.hidden, self._ratios[index])
         if self.keys.has("kv_lora_rank"):
             self._latent = self._latent or latent_attention(self.keys, self.hidden)
             return self._latent

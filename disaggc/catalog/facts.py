@@ -133,6 +133,8 @@ class ModelFacts:
     multimodal: bool
     kv_cache_dtype: str = "auto"
     """What `--kv-cache-dtype auto` becomes: fp8 where the checkpoint declares an fp8 cache."""
+    packed_cache_entry: tuple[int, int] = (656, 576)
+    """MLA: (bytes, elements) of one cache entry in vLLM's `fp8_ds_mla` layout, values with scales and rope."""
     tower_parameters: int = 0
     """Vision and audio encoders beside the decoder, estimated from their configs; not in `weights`."""
     absorbed_parameters: int = 0

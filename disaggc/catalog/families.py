@@ -142,6 +142,8 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v2": _PLAIN,
     "deepseek_v3": _PLAIN,
     "deepseek_v32": _PLAIN,
+    "deepseek_v4": _PLAIN,
+    "longcat_flash": _PLAIN,
     "falcon_h1": _PLAIN,
     "glm4_moe_lite": _PLAIN,
     "glm_moe_dsa": _PLAIN,
@@ -181,7 +183,7 @@ ENCODERS = frozenset({
 """Architectures that keep no decoder KV of their own, or only beside an encoder: KV cannot be handed over."""
 
 UNSIZED = frozenset({
-    "blt", "ctrl", "deepseek_v4", "doge", "hrm_text", "inkling_text", "jetmoe", "longcat_flash", "mllama",
+    "blt", "ctrl", "doge", "hrm_text", "inkling_text", "jetmoe", "mllama",
     "openai-gpt", "recurrent_gemma", "rwkv", "rwkv6", "rwkv7", "xlstm", "zamba", "zamba2",
 })  # fmt: skip
 """Architectures whose layers or caches follow rules of their own that no key states."""

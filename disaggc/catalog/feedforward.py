@@ -81,7 +81,8 @@ def read_feedforward(keys: Keys, family: Family, place: tuple[int, LayerPlan]) -
     layers = len(plan.kinds)
     sparse = (plan.experts or _sparse_layers(keys, layers)) if experts else (False,) * layers
     dense = _dense_widths(where, (hidden, layers, any(plan.feeds)), sparse)
-    beside = keys.flag("enable_moe_block", default=False)  # Gemma 4: a dense MLP next to the experts
+    # Gemma 4 and LongCat have a dense MLP next to the experts.
+    beside = keys.flag("enable_moe_block", default=keys.text("model_type") == "longcat_flash")
     wider = 2 if keys.flag("use_double_wide_mlp", default=False) else 1  # in layers that read another's cache
     widths = tuple(
         0 if (moe and not beside) or not fed else width * (wider if cached is not attends else 1)
@@ -143,7 +144,7 @@ def _experts(keys: Keys, where: Keys, place: tuple[int, int, Family]) -> ExpertS
     width = where.integer(*_EXPERT_WIDTH, *_WIDTH, low=1, high=MAX_WIDTH, default=1)
     shared, shared_width = _shared(keys, width)
     oss = keys.text("model_type") == "gpt_oss"
-    router = hidden * count
+    router = hidden * (count + keys.integer("zero_expert_num", high=MAX_EXPERTS, default=0))
     corrected = keys.text("topk_method") == "noaux_tc" or keys.flag(
         "use_routing_bias", "moe_router_enable_expert_bias", default=False
     )
@@ -203,7 +204,7 @@ def _sparse_layers(keys: Keys, layers: int) -> tuple[bool, ...]:
     dense_only = set(keys.integers("mlp_only_layers"))
     phase = 0 if keys.has("moe_layer_freq") else 1
     names = ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_freq", "moe_layer_interval")
-    step = keys.integer(*names, high=_HIGH, default=1)
+    step = keys.integer(*names, high=_HIGH, default=2 if keys.text("model_type") == "longcat_flash" else 1)
     return tuple(
         first <= i <= last and i not in dense_only and step > 0 and (i + phase) % step == 0
         for i in range(layers)

@@ -18,7 +18,8 @@ MAX_DIM = 1_000_000
 class AttentionPart:
     """One attention layer. sharded: parameters divided by TP; kv: by min(TP, kv_heads); replicated: on every rank.
 
-    indexer: parameters of the sparse-attention indexer, replicated. kv_elements: K and V elements of one token.
+    indexer: parameters of the sparse-attention indexer, replicated. kv_elements: K and V elements of one token;
+    window_elements: those it keeps besides while the token is inside the sliding window.
     """
 
     heads: int
@@ -33,6 +34,7 @@ class AttentionPart:
     indexer_cache_bytes: int = 0
     latent: bool = False
     absorbed: int = 0
+    window_elements: int = 0
 
 
 def latent_attention(keys: Keys, hidden: int) -> AttentionPart:

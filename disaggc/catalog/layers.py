@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from disaggc.catalog.compressed_attention import compress_ratios
 from disaggc.catalog.config_keys import Keys
 from disaggc.catalog.facts import LayerKind
 from disaggc.catalog.families import Family
@@ -55,6 +56,8 @@ class LayerPlan:
 def read_layer_count(keys: Keys) -> int:
     """Number of decoder layers; where only a list of layer kinds is given, its length."""
     names = ("num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    if keys.text("model_type") == "longcat_flash" and keys.has("num_layers"):
+        return 2 * keys.required("num_layers", high=MAX_LAYERS // 2)  # each of its layers attends twice
     listed = keys.raw.get("layers_block_type") or keys.raw.get("hybrid_override_pattern")
     if not keys.has(*names) and isinstance(listed, list | str) and 0 < len(listed) <= MAX_LAYERS:
         return len(listed)
@@ -151,6 +154,8 @@ def _full_layers(keys: Keys) -> Callable[[int], bool] | None:
 
 def _windowed(keys: Keys, family: Family, count: int) -> tuple[LayerKind, ...]:
     """Sliding windows in some layers, all, or none."""
+    if keys.text("model_type") == "deepseek_v4":
+        return tuple(LayerKind.FULL if ratio else LayerKind.SLIDING for ratio in compress_ratios(keys, count))
     if not keys.has("sliding_window") or not keys.flag("use_sliding_window", default=True):
         return (LayerKind.FULL,) * count
     if isinstance(keys.raw.get("hybrid_layer_pattern"), list):

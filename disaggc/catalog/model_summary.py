@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from disaggc.catalog.compressed_attention import PACKED_ENTRY
 from disaggc.catalog.config_keys import Keys
 from disaggc.catalog.facts import Attention, LayerKind, ModelFacts
 from disaggc.catalog.families import FAMILIES
@@ -94,13 +95,15 @@ def model_summary(keys: Keys, wrapping: Wrapping, read: Gathered) -> ModelFacts:
         max_position=read_positions(keys),
         weights=read.ledger.weights(),
         kv_elements_per_token_full=sum(p.kv_elements for p in full),
-        kv_elements_per_token_sliding=sum(p.kv_elements for p in sliding),
+        kv_elements_per_token_sliding=sum(p.kv_elements for p in sliding)
+        + sum(p.window_elements for p in full),
         kv_extra_bytes_per_token=sum(p.indexer_cache_bytes for p in full),
-        sliding_window=window if sliding else 0,
+        sliding_window=window if sliding or lead.window_elements else 0,
         state_bytes_per_sequence=read.states * read.recurrent.state_bytes if read.recurrent else 0,
         mtp_layers=keys.integer(*_MTP, high=_MAX_LAYERS, default=0),
         multimodal=wrapping.multimodal,
-        kv_cache_dtype=read.ledger.quantisation.kv_dtype,
+        kv_cache_dtype="fp8_ds_mla" if lead.window_elements else read.ledger.quantisation.kv_dtype,
+        packed_cache_entry=PACKED_ENTRY if lead.window_elements else (656, 576),
         tower_parameters=wrapping.tower_parameters,
         absorbed_parameters=sum(p.absorbed for p in full),
         kv_heads_sliding=sliding[0].kv_heads if sliding and sliding[0].kv_heads != lead.kv_heads else 0,

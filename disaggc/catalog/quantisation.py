@@ -14,6 +14,7 @@ from disaggc.catalog.module_names import NO_MODULES, ModuleSet
 _PLAIN_PARTS = frozenset({"router", "norm", "embedding", "state"})
 """Parts that quantisation tools leave alone whatever they are told: they are small or not linear layers."""
 _FLOAT_4_BLOCK = 16
+_DEEPSEEK_EXPERTS = ModuleSet(("*.mlp.experts.*",))
 _KNOWN = "awq, bitsandbytes, compressed-tensors, fbgemm_fp8, fp8, gptq, modelopt, mxfp4, quark, auto-round, torchao"
 
 
@@ -66,6 +67,11 @@ def read_quantisation(keys: Keys, plain: Format) -> Quantisation:
     if form is None:
         keys.refuse(f"`quantization_config.quant_method` is `{method[:40]}`, known are {_KNOWN}")
         return Quantisation(plain)
+    if keys.text("model_type") == "deepseek_v4" and keys.text("expert_dtype", default="fp4") == "fp4":
+        experts = Format("mxfp4", 0.5 + 1 / 32, "fp8")
+        return Quantisation(
+            plain, ((_DEEPSEEK_EXPERTS, experts), (ModuleSet.all(), form)), ignored, kv_dtype=cache
+        )
     experts_only = method in {"mxfp4", "gpt-oss-mxfp4"}
     return Quantisation(plain, ((ModuleSet.all(), form),), ignored, only_experts=experts_only, kv_dtype=cache)
 

@@ -5,7 +5,7 @@ Pure arithmetic over ModelFacts and Shape; knows no accelerator, no traffic and 
 
 from __future__ import annotations
 
-from disaggc.catalog.facts import Attention, LayerKind, ModelFacts
+from disaggc.catalog.facts import Attention, ModelFacts
 from disaggc.ir.plan import Shape
 
 _KV_BYTES = {
@@ -13,8 +13,6 @@ _KV_BYTES = {
     "fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0, "fp8_inc": 1.0, "int8": 1.0, "fp8_ds_mla": 1.0,
     "fp8_per_token_head": 1.0, "int8_per_token_head": 1.0, "nvfp4": 0.5625,
 }  # fmt: skip
-_DS_MLA_BYTES = 656
-"""One token of one layer in `fp8_ds_mla`: 512 fp8 latents, 4 fp32 scales, 64 rope values in bf16 (FlashMLA sparse)."""
 _PADDED_VOCABULARY = 64
 """vLLM pads the vocabulary to a multiple of this before it is divided by TP."""
 
@@ -27,10 +25,10 @@ def kv_bytes_per_token(model: ModelFacts, kv_dtype: str, dtype: str | None = Non
     """
     each = element_bytes(model, kv_dtype, dtype)
     if _uses_ds_mla(model, kv_dtype):
-        full = float(_DS_MLA_BYTES * model.layers.count(LayerKind.FULL))
-    else:
-        full = model.kv_elements_per_token_full * each
-    return full + model.kv_extra_bytes_per_token, model.kv_elements_per_token_sliding * each
+        size, elements = model.packed_cache_entry
+        each = size / elements
+    full, sliding = model.kv_elements_per_token_full * each, model.kv_elements_per_token_sliding * each
+    return full + model.kv_extra_bytes_per_token, sliding
 
 
 def element_bytes(model: ModelFacts, kv_dtype: str, dtype: str | None = None) -> float:

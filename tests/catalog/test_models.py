@@ -10,6 +10,7 @@ import pytest
 from disaggc.catalog.facts import Attention, LayerKind
 from disaggc.catalog.load import load_catalog
 from disaggc.catalog.model_config import read_model_config
+from disaggc.catalog.sizing import kv_bytes_per_token
 
 CATALOG = load_catalog()
 COUNTED = json.loads((Path(__file__).parent / "facts" / "counted.json").read_text(encoding="utf-8"))
@@ -116,6 +117,30 @@ def test_layer_kinds_of_mixed_models():
     assert following.layers.count(LayerKind.FULL) == 12
     # 36 layers: 32 value heads of a 128 x 128 matrix and 8192 convolution channels over 3 tokens, at 16 bits.
     assert following.state_bytes_per_sequence == 36 * (32 * 128 * 128 + 8192 * 3) * 2
+
+
+def test_compressed_caches_of_deepseek_v4():
+    model = read_model_config(json.dumps(COUNTED["deepseek-v4-flash"]["config"]), "config.json").value
+    # 21 layers keep an entry for each 4 tokens, 20 for each 128, all 43 one for each token of the window.
+    assert model.kv_elements_per_token_full == 21 * 512 // 4 + 20 * 512 // 128
+    assert model.kv_elements_per_token_sliding == 43 * 512
+    assert model.kv_extra_bytes_per_token == 21 * 132 // 4
+    assert model.sliding_window == 128
+    full, sliding = kv_bytes_per_token(model, "auto")
+    assert full == pytest.approx((21 / 4 + 20 / 128) * 584 + 21 * 33)
+    assert sliding == pytest.approx(43 * 584)
+
+
+def test_longcat_attends_twice_a_layer():
+    config = {
+        "model_type": "longcat_flash", "hidden_size": 6144, "num_layers": 28, "num_attention_heads": 64,
+        "ffn_hidden_size": 12288, "expert_ffn_hidden_size": 2048, "n_routed_experts": 512, "zero_expert_num": 256,
+        "moe_topk": 12, "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+        "v_head_dim": 128, "vocab_size": 131072, "tie_word_embeddings": False,
+    }  # fmt: skip
+    model = read_model_config(json.dumps(config), "config.json").value
+    assert model.parameters / 1e9 == pytest.approx(560, rel=0.005)
+    assert model.kv_bytes_per_token == 56 * 576 * 2
 
 
 def test_deepseek_tells_attention_experts_and_prediction_apart():
