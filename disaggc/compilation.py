@@ -26,11 +26,15 @@ History = Callable[[str], Baseline | None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to compile: spec files in overlay order, `--set` arguments, a target that replaces the spec's own."""
+    """What to compile: spec files in overlay order, `--set` arguments, a target that replaces the spec's own.
+
+    files_wanted: a spec that chooses no target is an error.
+    """
 
     files: tuple[Path, ...]
     sets: tuple[str, ...] = ()
     target: str | None = None
+    files_wanted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from disaggc.catalog.load import Catalog, load_catalog
 from disaggc.compilation import Checked, Compiled, History, Request, settled
-from disaggc.diagnostics import Outcome, has_errors
+from disaggc.diagnostics import Outcome, error, has_errors
 from disaggc.ir.changes import Baseline, changes
 from disaggc.ir.plan import DeploymentPlan
 from disaggc.resolve.api import resolve
@@ -22,6 +22,13 @@ from disaggc.spec.model import ComposeTarget, KubernetesTarget, SystemdTarget
 if TYPE_CHECKING:
     from disaggc.emit.artifacts import ArtifactSet
     from disaggc.resolve.model import ResolvedSpec
+
+_NO_TARGET = error(
+    "DGC601",
+    "the spec chooses no target, so there are no files to write",
+    ("target",),
+    help="write `target: systemd`, `compose` or `kubernetes`, or give `--target`",
+)
 
 
 def check(request: Request, catalog: Catalog | None = None) -> Checked:
@@ -57,6 +64,8 @@ def compile_plan(
     target = checked.resolved.target if checked.resolved is not None else None
     if checked.resolved is None or has_errors(checked.report.diagnostics):
         return Compiled(target, None, checked.report)
+    if target is None and request.files_wanted:
+        return Compiled(None, None, settled(checked, (_NO_TARGET,)))
     kept: Outcome[Lock] = read_lock(lock) if lock is not None else Outcome(None)
     if kept.diagnostics:
         return Compiled(target, None, settled(checked, kept.diagnostics))

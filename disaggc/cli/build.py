@@ -50,11 +50,13 @@ def build(
     from disaggc.cli.compiling import compiled
     from disaggc.cli.outdir import OutputError, write_tree
     from disaggc.cli.views.build_json import build_document
+    from disaggc.compilation import Request
     from disaggc.ir.canonical import fingerprint
 
     console = Console(color, quiet)
     files = spec_files(spec, file)
-    done = compiled(files, tuple(sets or ()), target=target, upgrade=upgrade)
+    request = Request(files, tuple(sets or ()), target.value if target else None, files_wanted=True)
+    done = compiled(request, upgrade=upgrade)
     if output is Format.HUMAN:
         console.report(done.report)
     code = exit_for(done.report.diagnostics, deny_warnings=deny is Deny.WARNINGS)

@@ -52,8 +52,10 @@ def explain(
     files = (*(Path(name) for name in named), *(file or ())) or (DEFAULT_SPEC,)
 
     from disaggc.cli.compiling import compiled
+    from disaggc.compilation import Request
 
-    done = compiled(files, tuple(sets or ()), target=target, upgrade=upgrade)
+    request = Request(files, tuple(sets or ()), target.value if target else None)
+    done = compiled(request, upgrade=upgrade)
     if output is Format.HUMAN:
         console.report(done.report)
     if output is Format.JSON:

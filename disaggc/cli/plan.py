@@ -57,12 +57,14 @@ def plan(
 ) -> int:
     """Solve a spec: ratio, shapes, places, predictions with their range, and what changes against the last build."""
     from disaggc.cli.compiling import compiled
+    from disaggc.compilation import Request
 
     console = Console(color, quiet)
     if refresh:
         console.say("note: compares with what was built last; this version does not look at what runs")
     files = spec_files(spec, file)
-    done = compiled(files, tuple(sets or ()), target=target, upgrade=upgrade)
+    request = Request(files, tuple(sets or ()), target.value if target else None)
+    done = compiled(request, upgrade=upgrade)
     if output is not PlanFormat.JSON:
         console.report(done.report)
     code = exit_for(done.report.diagnostics, deny_warnings=deny is Deny.WARNINGS)

@@ -157,7 +157,8 @@ def _replicas(service: ServicePlan, pool: Pool) -> Iterable[tuple[str, Facet]]:
         slots = tuple((slot.node, slot.rank, slot.devices) for slot in replica.slots)
         place = placement(pool.role.value, pool.shape.model_dump(), slots)
         process = {**engine, **replica.model_dump(mode="json", include={"ports", "arguments", "env"})}
-        yield replica.address, Facet(place, _of(process), (*pool.because, *replica.because))
+        because = tuple(dict.fromkeys((*pool.because, *replica.because)))
+        yield replica.address, Facet(place, _of(process), because)
 
 
 def _routing(service: ServicePlan) -> Facet:
