@@ -155,6 +155,8 @@ FAMILIES: dict[str, Family] = {
     "llama4_text": Family(head_dim=128),
     "mimo_v2_flash": _PLAIN,
     "minimax": _PLAIN,
+    "minimax_m1": _PLAIN,
+    "minimax_text_01": _PLAIN,
     "baichuan": _PLAIN,
     "nemotron-nas": _PLAIN,
     "glm4v_text": Family(qkv_bias=True, norms=4, head_dim=128),

@@ -118,7 +118,10 @@ def _named(keys: Keys, named: tuple[str, ...], count: int) -> LayerPlan:
 
 
 def _shared(keys: Keys, kinds: tuple[LayerKind, ...]) -> tuple[LayerKind, ...]:
-    """Gemma 3n and 4: the last layers read the cache of an earlier one."""
+    """Gemma 3n and 4: the last layers read the cache of an earlier one; Hunyuan: all but each n-th do."""
+    if keys.flag("use_cla", default=False):
+        every = keys.integer("cla_share_factor", low=1, high=_HIGH, default=2)
+        return tuple(kind if i % every == 0 else LayerKind.NONE for i, kind in enumerate(kinds))
     shared = min(keys.integer("num_kv_shared_layers", high=_HIGH, default=0), len(kinds))
     return kinds[: len(kinds) - shared] + (LayerKind.NONE,) * shared
 
@@ -156,7 +159,9 @@ def _windowed(keys: Keys, family: Family, count: int) -> tuple[LayerKind, ...]:
     """Sliding windows in some layers, all, or none."""
     if keys.text("model_type") == "deepseek_v4":
         return tuple(LayerKind.FULL if ratio else LayerKind.SLIDING for ratio in compress_ratios(keys, count))
-    if not keys.has("sliding_window") or not keys.flag("use_sliding_window", default=True):
+    # Qwen2 and 3 name a window that they do not use unless told to; 0 and -1 mean none.
+    used = keys.flag("use_sliding_window", default=not keys.text("model_type").startswith("qwen"))
+    if not used or keys.raw.get("sliding_window") in (None, 0, -1, False):
         return (LayerKind.FULL,) * count
     if isinstance(keys.raw.get("hybrid_layer_pattern"), list):
         marks = keys.integers("hybrid_layer_pattern")

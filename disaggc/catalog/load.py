@@ -14,7 +14,7 @@ from disaggc.catalog.engine_files import engine_snapshot, engine_versions
 from disaggc.catalog.engines import ConnectorFacts, EngineSnapshot
 from disaggc.catalog.facts import AcceleratorFacts, FabricFacts, ModelFacts
 from disaggc.catalog.hardware import NamedSpeed, accelerator_facts, fabric_facts, named_speeds
-from disaggc.catalog.model_table import model_facts, model_source
+from disaggc.catalog.model_table import model_facts
 from disaggc.catalog.tables import Table
 from disaggc.diagnostics import Outcome
 
@@ -64,10 +64,6 @@ class Catalog:
     def model(self, name: str) -> ModelFacts | None:
         """The model of that id or alias; None where there is none."""
         return model_facts(self._model_table(), name)
-
-    def model_source(self, name: str) -> str | None:
-        """The entry a model alias stands for; None where the catalog has neither."""
-        return model_source(self._model_table(), name)
 
     def _model_table(self) -> Table:
         if self._models is None:

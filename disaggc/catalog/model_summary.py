@@ -72,7 +72,7 @@ def model_summary(keys: Keys, wrapping: Wrapping, read: Gathered) -> ModelFacts:
     experts = read.feed.experts
     part, module = ("routed_experts", _BULK[0]) if experts else ("mlp", _BULK[1])
     bulk = read.ledger.quantisation.of(part, (module,))
-    window = keys.integer("sliding_window", "sliding_window_size", high=_MAX_POSITION, default=0)
+    window = keys.integer("sliding_window", "sliding_window_size", low=-1, high=_MAX_POSITION, default=0)
     return ModelFacts(
         id=wrapping.model_id,
         source=keys.source,

@@ -11,7 +11,7 @@ from disaggc.catalog.tables import Table
 _OWN_KEYS = frozenset({"source", "base"})
 
 
-def model_source(table: Table, name: str) -> str | None:
+def _section_of(table: Table, name: str) -> str | None:
     """The section an id or alias stands for."""
     found = table.aliases().get(name, name)
     return found if found in table.names else None
@@ -19,7 +19,7 @@ def model_source(table: Table, name: str) -> str | None:
 
 def model_facts(table: Table, name: str) -> ModelFacts | None:
     """The facts of a catalog model under the name that was asked for; None where there is none."""
-    found = model_source(table, name)
+    found = _section_of(table, name)
     if found is None:
         return None
     config, source = _config(table, found)

@@ -185,6 +185,8 @@ def test_block_configs_become_layers():
     [
         ({}, 0),
         ({"sliding_window": None}, 0),
+        ({"sliding_window": 0}, 0),
+        ({"sliding_window": -1}, 0),
         ({"sliding_window": 4096}, 32),
         ({"sliding_window": 4096, "use_sliding_window": False}, 0),
         ({"sliding_window": 4096, "use_sliding_window": True, "max_window_layers": 20}, 12),
@@ -205,6 +207,15 @@ def test_layers_that_read_anothers_cache_keep_none():
     model = facts({**LLAMA, "num_kv_shared_layers": 10})
     assert model.layers.count(LayerKind.NONE) == 10
     assert model.kv_elements_per_token_full == 22 * 2 * 8 * 128
+
+    every_third = facts({**LLAMA, "use_cla": True, "cla_share_factor": 3})
+    assert every_third.layers.count(LayerKind.FULL) == 11
+
+
+def test_qwen_names_a_window_it_does_not_use():
+    assert facts({**LLAMA, "model_type": "qwen2", "sliding_window": 4096}).sliding_window == 0
+    used = {**LLAMA, "model_type": "qwen2", "sliding_window": 4096, "use_sliding_window": True}
+    assert facts({**used, "max_window_layers": 28}).layers.count(LayerKind.SLIDING) == 4
 
 
 def test_experts_by_layer():
