@@ -18,10 +18,6 @@ _DEFAULT_UTILISATION = 0.9
 _SHORTEST_LIMIT = 2048
 _COUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmM]?)")
 _MULTIPLE = {"": 1, "k": 1000, "K": 1024, "m": 1_000_000, "M": 1024 * 1024}
-_DTYPE_BYTES = {"float32": 4.0, "float": 4.0, "fp32": 4.0}
-_KV_BYTES = {"fp8_ds_mla": 656 / 576, "nvfp4": 0.5625, "fp4": 0.5625, "int8": 1.0, "float32": 4.0}
-"""Bytes per K or V element. fp8_ds_mla: 512 fp8 values, 4 fp32 scales, 64 bf16 rope values for 576 elements;
-nvfp4: a scale byte for 16 values."""
 
 
 def merged_settings(
@@ -49,15 +45,6 @@ def kv_cache_dtype(settings: Mapping[str, SettingValue]) -> str:
     """`--kv-cache-dtype` as set, else `auto`."""
     value = settings.get("kv-cache-dtype")
     return value if isinstance(value, str) and value else "auto"
-
-
-def kv_element_bytes(dtype: str, model: ModelFacts) -> float:
-    """Bytes of one K or V element in the cache."""
-    if dtype == "auto":
-        return _DTYPE_BYTES.get(model.dtype, 2.0)
-    if dtype in _KV_BYTES:
-        return _KV_BYTES[dtype]
-    return 1.0 if dtype.startswith("fp8") else 2.0
 
 
 def utilisation(settings: Mapping[str, SettingValue], snapshot: EngineSnapshot) -> float:

@@ -11,10 +11,10 @@ from disaggc.catalog.engines import EngineSnapshot
 from disaggc.catalog.facts import ModelFacts
 from disaggc.catalog.load import Catalog
 from disaggc.catalog.model_config import read_model_config
+from disaggc.catalog.sizing import kv_bytes_per_token
 from disaggc.diagnostics import Diagnostic, FieldPath, Outcome, Severity, error
 from disaggc.resolve.engine_settings import (
     kv_cache_dtype,
-    kv_element_bytes,
     max_model_len,
     merged_settings,
     utilisation,
@@ -138,7 +138,7 @@ def _service(
     settings = merged_settings(given.engine, snapshot)
     common = settings["colocated"]
     dtype = kv_cache_dtype(common)
-    element = kv_element_bytes(dtype, model)
+    kv_full, kv_sliding = kv_bytes_per_token(model, dtype)
     return ResolvedService(
         name=name,
         given=given,
@@ -154,7 +154,7 @@ def _service(
         colocated=choices["colocated"],
         mode=given.constraints.mode,
         kv_dtype=dtype,
-        kv_bytes_per_token_full=model.kv_elements_per_token_full * element + model.kv_extra_bytes_per_token,
-        kv_bytes_per_token_sliding=model.kv_elements_per_token_sliding * element,
+        kv_bytes_per_token_full=kv_full,
+        kv_bytes_per_token_sliding=kv_sliding,
         utilisation=utilisation(common, snapshot),
     )
