@@ -11,7 +11,7 @@ from typing import Literal
 
 from disaggc.catalog.engines import EngineSnapshot, FlagFacts
 from disaggc.diagnostics import FieldPath
-from disaggc.resolve.model import ResolvedService, RoleChoices
+from disaggc.resolve.model import ClassLoad, ResolvedService, ResolvedSpec, RoleChoices
 from disaggc.spec.model import SecretRef, SettingValue
 
 RoleName = Literal["prefill", "decode"]
@@ -102,6 +102,23 @@ def effective_env(service: ResolvedService, role: RoleName) -> dict[str, GivenEn
 def choices(service: ResolvedService, role: RoleName) -> RoleChoices:
     """The shapes the role may take."""
     return service.prefill if role == "prefill" else service.decode
+
+
+def class_loads(resolved: ResolvedSpec) -> Iterator[tuple[ResolvedService, ClassLoad, str | None]]:
+    """Every class of every service, then those that a scenario changes, with the scenario's name."""
+    for service in resolved.services:
+        for load in service.classes:
+            yield service, load, None
+    for scenario in resolved.scenarios:
+        for service, changed in zip(resolved.services, scenario.services, strict=True):
+            for load in changed.classes:
+                if load not in service.classes:
+                    yield changed, load, scenario.name
+
+
+def load_path(service: ResolvedService, load: ClassLoad, scenario: str | None, *field: str) -> FieldPath:
+    """The class's field, or the scenario that changes it."""
+    return at(service, "workload", load.name, *field) if scenario is None else ("scenarios", scenario)
 
 
 def transfers_kv(service: ResolvedService) -> bool:

@@ -31,6 +31,10 @@ def check(planned: Planned) -> Iterator[Finding]:
                 f"{replica.address} has `kv_role` {role}, a {pool.role} replica needs {wanted}",
                 service_path(service),
             )
+        elif pool.role is Role.FLEXIBLE and (service.connector is None or service.connector.type != "nixl"):
+            yield Finding(
+                f"{replica.address} is flexible, which only NIXL pull can be", service_path(service)
+            )
         elif config is not None and service.connector is not None:
             name = config.get("kv_connector")
             if name != service.connector.name:

@@ -1,4 +1,4 @@
-"""A context longer than the model's positions.
+"""A context longer than the model's positions, or left to each engine.
 
 vLLM refuses `--max-model-len` above the model's own limit at start, unless the positions are scaled by a setting.
 """
@@ -12,9 +12,11 @@ from disaggc.resolve.model import ResolvedSpec
 from disaggc.rules.given import env, flags_named
 from disaggc.rules.rule import Finding, SpecRule
 
+_AUTOMATIC = ("auto", -1, 0)
+
 
 def check(resolved: ResolvedSpec) -> Iterator[Finding]:
-    """`max-model-len` above the config's positions without rope scaling or an explicit permission."""
+    """`max-model-len` above the positions (unless scaled or permitted), or left to the engine."""
     for service in resolved.services:
         limit = service.model.max_position
         scaled = any(flags_named(service, "hf-overrides", "rope-scaling")) or any(
@@ -22,7 +24,13 @@ def check(resolved: ResolvedSpec) -> Iterator[Finding]:
         )
         for given in flags_named(service, "max-model-len"):
             value = given.value
-            if isinstance(value, int) and not scaled and limit and value > limit:
+            if value in _AUTOMATIC and not isinstance(value, bool):
+                yield Finding(
+                    f"`max-model-len` {value} lets each engine choose; prefill, decode and the proxy must agree on one",
+                    given.path,
+                    help=f"write a number, or leave it out: the compiler then writes {service.max_model_len}",
+                )
+            elif isinstance(value, int) and not scaled and limit and value > limit:
                 yield Finding(
                     f"`max-model-len` {value} exceeds the {limit} positions of {service.model.id}; "
                     "the engine would refuse to start",
@@ -40,6 +48,10 @@ RULE = SpecRule(
     fails=(
         """
         services: {chat: {engine: {settings: {max-model-len: 500000}}}}
+        #                                                    ^ DGC309
+        """,
+        """
+        services: {chat: {engine: {settings: {max-model-len: -1}}}}
         #                                                    ^ DGC309
         """,
     ),

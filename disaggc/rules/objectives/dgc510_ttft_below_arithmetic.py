@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from disaggc.diagnostics import Severity
 from disaggc.resolve.model import ResolvedSpec
-from disaggc.rules.given import at
+from disaggc.rules.given import class_loads, load_path
 from disaggc.rules.roofline import least_prefill_s
 from disaggc.rules.rule import Finding, SpecRule
 from disaggc.units import format_duration
@@ -18,22 +18,21 @@ from disaggc.units import format_duration
 
 def check(resolved: ResolvedSpec) -> Iterator[Finding]:
     """Each ttft bound against the arithmetic of the prompt length at its percentile, cached tokens left out."""
-    for service in resolved.services:
-        for load in service.classes:
-            length = {50: load.isl.p50, 90: load.isl.p90, 99: load.isl.p99}
-            for bound in load.bounds:
-                if bound.metric != "ttft":
-                    continue
-                tokens = length[bound.percentile] * (1 - load.prefix_hit)
-                least = least_prefill_s(resolved, service, tokens)
-                if bound.limit_s < least:
-                    name = f"ttft_p{bound.percentile}"
-                    yield Finding(
-                        f"`{name}` {format_duration(bound.limit_s)} is below the {format_duration(least)} that "
-                        f"{tokens:,.0f} prompt tokens take at the accelerators' peak",
-                        at(service, "workload", load.name, "objectives", name),
-                        help="raise the bound, allow wider replicas, or shorten the prompt",
-                    )
+    for service, load, scenario in class_loads(resolved):
+        length = {50: load.isl.p50, 90: load.isl.p90, 99: load.isl.p99}
+        for bound in load.bounds:
+            if bound.metric != "ttft":
+                continue
+            tokens = length[bound.percentile] * (1 - load.prefix_hit)
+            least = least_prefill_s(resolved, service, tokens)
+            if bound.limit_s < least:
+                name = f"ttft_p{bound.percentile}"
+                yield Finding(
+                    f"`{name}` {format_duration(bound.limit_s)} is below the {format_duration(least)} that "
+                    f"{tokens:,.0f} prompt tokens take at the accelerators' peak",
+                    load_path(service, load, scenario, "objectives", name),
+                    help="raise the bound, allow wider replicas, or shorten the prompt",
+                )
 
 
 RULE = SpecRule(

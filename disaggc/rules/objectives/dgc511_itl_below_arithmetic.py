@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from disaggc.diagnostics import Severity
 from disaggc.resolve.model import ResolvedSpec
-from disaggc.rules.given import at
+from disaggc.rules.given import class_loads, load_path
 from disaggc.rules.roofline import least_step_s
 from disaggc.rules.rule import Finding, SpecRule
 from disaggc.units import format_duration
@@ -18,18 +18,17 @@ from disaggc.units import format_duration
 
 def check(resolved: ResolvedSpec) -> Iterator[Finding]:
     """Each itl bound against one read of the active weights."""
-    for service in resolved.services:
+    for service, load, scenario in class_loads(resolved):
         least = least_step_s(resolved, service)
-        for load in service.classes:
-            for bound in load.bounds:
-                if bound.metric == "itl" and bound.limit_s < least:
-                    name = f"itl_p{bound.percentile}"
-                    yield Finding(
-                        f"`{name}` {format_duration(bound.limit_s)} is below the {format_duration(least)} that reading "
-                        "the active weights takes at peak bandwidth",
-                        at(service, "workload", load.name, "objectives", name),
-                        help="raise the bound, allow wider replicas, or add `speculative`",
-                    )
+        for bound in load.bounds:
+            if bound.metric == "itl" and bound.limit_s < least:
+                name = f"itl_p{bound.percentile}"
+                yield Finding(
+                    f"`{name}` {format_duration(bound.limit_s)} is below the {format_duration(least)} that reading "
+                    "the active weights takes at peak bandwidth",
+                    load_path(service, load, scenario, "objectives", name),
+                    help="raise the bound, allow wider replicas, or add `speculative`",
+                )
 
 
 RULE = SpecRule(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from disaggc.diagnostics import Severity
 from disaggc.resolve.model import ResolvedSpec
-from disaggc.rules.given import at
+from disaggc.rules.given import class_loads, load_path
 from disaggc.rules.roofline import least_step_s
 from disaggc.rules.rule import Finding, SpecRule
 from disaggc.units import format_duration
@@ -17,20 +17,19 @@ from disaggc.units import format_duration
 
 def check(resolved: ResolvedSpec) -> Iterator[Finding]:
     """Each e2e bound against the output length at its percentile times the shortest step."""
-    for service in resolved.services:
+    for service, load, scenario in class_loads(resolved):
         step = least_step_s(resolved, service)
-        for load in service.classes:
-            length = {50: load.osl.p50, 90: load.osl.p90, 99: load.osl.p99}
-            for bound in load.bounds:
-                least = (length[bound.percentile] - 1) * step
-                if bound.metric == "e2e" and bound.limit_s < least:
-                    name = f"e2e_p{bound.percentile}"
-                    yield Finding(
-                        f"`{name}` {format_duration(bound.limit_s)} is below the {format_duration(least)} that "
-                        f"{length[bound.percentile]:,.0f} output tokens take at peak bandwidth",
-                        at(service, "workload", load.name, "objectives", name),
-                        help="raise the bound, allow wider replicas, or shorten the output",
-                    )
+        length = {50: load.osl.p50, 90: load.osl.p90, 99: load.osl.p99}
+        for bound in load.bounds:
+            least = (length[bound.percentile] - 1) * step
+            if bound.metric == "e2e" and bound.limit_s < least:
+                name = f"e2e_p{bound.percentile}"
+                yield Finding(
+                    f"`{name}` {format_duration(bound.limit_s)} is below the {format_duration(least)} that "
+                    f"{length[bound.percentile]:,.0f} output tokens take at peak bandwidth",
+                    load_path(service, load, scenario, "objectives", name),
+                    help="raise the bound, allow wider replicas, or shorten the output",
+                )
 
 
 RULE = SpecRule(

@@ -43,7 +43,7 @@ RULE = SpecRule(
     sources=("vLLM 0.33: vllm/envs.py:1879-1888; nixl/base_worker.py:2691-2979",),
     fails=(
         """
-        services: {chat: {engine: {decode: {env: {VLLM_KV_CACHE_LAYOUT: NHD}}}}}
+        services: {chat: {engine: {decode: {env: {VLLM_KV_CACHE_LAYOUT: HND}}}}}
         #                                                               ^ DGC402
         """,
     ),

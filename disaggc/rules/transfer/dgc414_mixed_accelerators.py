@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from disaggc.diagnostics import Severity
-from disaggc.resolve.model import ResolvedSpec
+from disaggc.resolve.model import ResolvedService, ResolvedSpec
 from disaggc.resolve.pairing import NIXL
 from disaggc.rules.given import at, effective, transfers_kv
 from disaggc.rules.rule import Finding, SpecRule
@@ -22,21 +22,29 @@ def check(resolved: ResolvedSpec) -> Iterator[Finding]:
         if service.given.engine.connector.type not in NIXL or not transfers_kv(service):
             continue
         named = all("attention-backend" in effective(service, role) for role in ("prefill", "decode"))
-        prefill, decode = (
-            {g.accelerator.architecture or g.accelerator.id for g in resolved.groups if g.name in names}
-            for names in (service.prefill.groups, service.decode.groups)
-        )
-        if named or len(prefill | decode) < 2:
-            continue
-        forced = not prefill & decode
-        yield Finding(
-            f"`attention-backend` is not set while prefill may run on {listed(sorted(prefill))} and decode on "
-            f"{listed(sorted(decode))}; a mixed pair would be refused at the first request",
-            at(service, "engine"),
-            help="write e.g. `engine.settings: {attention-backend: FLASH_ATTN, block-size: 64}` for both roles, "
-            "or restrict `constraints.<role>.nodes`",
-            severity=Severity.ERROR if forced and service.mode == "disaggregated" else Severity.WARNING,
-        )
+        for vendor in ("nvidia", "amd"):
+            prefill, decode = (_architectures(resolved, vendor, names) for names in _groups(service))
+            if named or not prefill or not decode or len(prefill | decode) < 2:
+                continue
+            forced = not prefill & decode
+            yield Finding(
+                f"`attention-backend` is not set while prefill may run on {listed(sorted(prefill))} and decode on "
+                f"{listed(sorted(decode))}; a mixed pair would be refused at the first request",
+                at(service, "engine"),
+                help="write e.g. `engine.settings: {attention-backend: FLASH_ATTN, block-size: 64}` for both roles, "
+                "or restrict `constraints.<role>.nodes`",
+                severity=Severity.ERROR if forced and service.mode == "disaggregated" else Severity.WARNING,
+            )
+
+
+def _groups(service: ResolvedService) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return service.prefill.groups, service.decode.groups
+
+
+def _architectures(resolved: ResolvedSpec, vendor: str, names: tuple[str, ...]) -> set[str]:
+    """Architectures of one vendor among the groups; pairs of two vendors are refused elsewhere."""
+    chosen = (g.accelerator for g in resolved.groups if g.name in names and g.accelerator.vendor == vendor)
+    return {accelerator.architecture or accelerator.id for accelerator in chosen}
 
 
 RULE = SpecRule(
