@@ -111,6 +111,7 @@ def _service(
         ratio=_ratio_of(found.layout),
         nodes=_nodes_of(pools),
         flexible_ratio=None if found.flexible_ratio is None else _ratio(*found.flexible_ratio),
+        priorities={load.name: load.priority for load in service.classes},
         skip_prefill_below=0 if connector is None else break_even_tokens(service, found.prediction),
         predicted=predicted,
         colocated=None if found.colocated is None else expectation(found.colocated),

@@ -21,6 +21,8 @@ GIB = 1 << 30
 SHM_SHARED = 16 * GIB
 """NCCL and vLLM's message queues between the workers of one engine (llm-d and vLLM guides use 16-20 GiB)."""
 SHM_SINGLE = 2 * GIB
+HOST_SHARE = 0.9
+"""Of a node's memory; the system and the node's agents need the rest, and a scheduler does not hand it out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,13 @@ def _long_name(kind: _Kind, kinds: Iterable[_Kind]) -> str:
     return f"{kind.role.value}-{kind.group}{suffix}"
 
 
+def _host_memory(group: NodeGroupFacts, placed: Placed) -> int | None:
+    """A replica's part of a node's memory, by its part of the accelerators; None where the spec does not say."""
+    if group.cpu_memory_bytes is None:
+        return None
+    return int(HOST_SHARE * group.cpu_memory_bytes * len(placed.slots[0].devices) / group.per_node)
+
+
 class _PoolBuilder:
     """What the replicas of one pool share."""
 
@@ -131,6 +140,7 @@ class _PoolBuilder:
             memory=self._memory(),
             timings=lifecycle,
             shm_bytes=SHM_SHARED if self.kind.shape.accelerators > 1 else SHM_SINGLE,
+            host_memory_bytes=_host_memory(self.group, placed[0]),
             replicas=tuple(self._replica(first + i, p, lifecycle) for i, p in enumerate(placed)),
             load_per_replica=self.rate,
             operating_batch=batch,
