@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -276,7 +277,8 @@ TRAFFIC = st.builds(
 @settings(max_examples=40)
 @given(TRAFFIC, st.integers(1, 6), st.integers(1, 6))
 def test_one_more_replica_of_either_role_never_serves_less(traffic, prefill, decode):
-    one = small(traffic)
+    # two accelerators a node: nothing is gained or lost by leaving a node
+    one = bench(QWEN, nodes("h100-sxm", per_node=2), Shape(tp=2), traffic, max_model_len=12288)
     base = seen(one, one.pd(prefill, decode)).output_tok_per_s.value
     for layout in (one.pd(prefill + 1, decode), one.pd(prefill, decode + 1)):
         assert seen(one, layout).output_tok_per_s.value >= base * (1 - 1e-3)
@@ -336,5 +338,5 @@ def test_a_full_prefill_pool_is_found_to_be_equally_full_under_any_crowd():
     for cap in (900, 1200, 1500, 5000):
         one = small(load(isl=isl, osl=120, concurrency=cap))
         served.append(seen(one, one.pd(2, 3)).classes[0].rate.value)
-    assert served == sorted(served)
+    assert all(more >= less * (1 - 1e-6) for less, more in pairwise(served))
     assert served[-1] == pytest.approx(served[0], rel=2e-3)
