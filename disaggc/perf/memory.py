@@ -117,18 +117,9 @@ def fit(
     wanted = min(wanted_sequences(service, group, role), held(1))
     sequences = held(wanted)
     low, high = overhead_bytes(model, shape, batched=batched, sequences=min(wanted, sequences))
-    if low > left:
-        return NoFit(
-            "activations and buffers", low, left, f"left beside the weights on {accelerator.id} at {shape}"
-        )
     longest = bytes_per_sequence(service, shape, float(service.max_model_len))
-    if longest > left - low:
-        return NoFit(
-            f"the KV of one sequence of {service.max_model_len} tokens",
-            longest,
-            left - low,
-            f"left beside weights and buffers on {accelerator.id} at {shape}",
-        )
+    if low > left or longest > left - low:
+        return _too_tight(service, left, low, longest=longest, at=f"on {accelerator.id} at {shape}")
     seqs = min(wanted, sequences)
     return Fit(
         total_bytes=accelerator.memory_bytes,
@@ -149,6 +140,14 @@ def fit(
         ranks=shape.dp,
         certain=longest <= left - high,
     )
+
+
+def _too_tight(service: ResolvedService, left: float, low: float, *, longest: float, at: str) -> NoFit:
+    """What does not fit beside the weights, taking the buffers at their low end."""
+    if low > left:
+        return NoFit("activations and buffers", low, left, f"left beside the weights {at}")
+    need = f"the KV of one sequence of {service.max_model_len} tokens"
+    return NoFit(need, longest, left - low, f"left beside weights and buffers {at}")
 
 
 def bytes_per_sequence(service: ResolvedService, shape: Shape, tokens: float) -> float:
