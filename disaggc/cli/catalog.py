@@ -58,7 +58,7 @@ def models(
     """List models, or size one: parameters, weight bytes, KV bytes per token."""
     from disaggc.catalog.load import load_catalog
     from disaggc.cli.views import catalog_human as human
-    from disaggc.cli.views import catalog_json as json
+    from disaggc.cli.views import models_json as json
 
     console, catalog = Console(color, quiet), load_catalog()
     if model is None:

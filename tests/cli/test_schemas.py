@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from disaggc.cli.views import build_json, catalog_json, explain_json, init_json, plan_json, schema_json
+from disaggc.cli.views import (
+    build_json,
+    catalog_json,
+    explain_json,
+    init_json,
+    models_json,
+    plan_json,
+    schema_json,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = {
@@ -16,8 +24,8 @@ DOCUMENTS = {
     "catalog-connectors": catalog_json.ConnectorsDocument,
     "catalog-engines": catalog_json.EnginesDocument,
     "catalog-fabrics": catalog_json.FabricsDocument,
-    "catalog-model": catalog_json.ModelDocument,
-    "catalog-models": catalog_json.ModelsDocument,
+    "catalog-model": models_json.ModelDocument,
+    "catalog-models": models_json.ModelsDocument,
     "explain": explain_json.ExplainDocument,
     "init": init_json.InitDocument,
     "page": explain_json.PageDocument,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from disaggc.catalog.engines import ConnectorFacts, EngineSnapshot
 from disaggc.catalog.facts import AcceleratorFacts, FabricFacts, LayerKind, ModelFacts
 from disaggc.catalog.hardware import NamedSpeed
-from disaggc.cli.views.catalog_json import kv_bytes_per_token
+from disaggc.cli.views.models_json import kv_bytes_per_token
 from disaggc.cli.views.text import table
 from disaggc.units import format_bytes, format_speed
 
