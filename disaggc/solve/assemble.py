@@ -77,11 +77,13 @@ def _batches(best: Weighed, *, flexible: bool) -> tuple[PoolBatch, ...]:
     pools = zip(best.layout.pools, best.prediction.batches, strict=True)
     if flexible:
         return tuple(
-            PoolBatch(Role.FLEXIBLE, pool.group.name, pool.shape, batch)
+            PoolBatch(Role.FLEXIBLE, pool.group.name, pool.shape, batch, pool.max_seqs)
             for pool, batch in pools
             if pool.role is Role.DECODE
         )
-    return tuple(PoolBatch(pool.role, pool.group.name, pool.shape, batch) for pool, batch in pools)
+    return tuple(
+        PoolBatch(pool.role, pool.group.name, pool.shape, batch, pool.max_seqs) for pool, batch in pools
+    )
 
 
 def _first(choice: Choice, *, colocated: bool) -> Weighed | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from disaggc import units
 from disaggc.diagnostics import Diagnostic, Severity
@@ -64,24 +64,22 @@ def explain(models: Models, found: Attempt, limits: Limits) -> Infeasible | Unpr
         if solver(without).proved:
             kept.remove(requirement)
             reduced = without
+    larger = _larger(solver, resolved)
     findings = [_finding(solver, resolved, kept, one=one) for one in kept]
-    return Infeasible(tuple([f for f in findings if f.help is not None] or findings))
+    own = [finding for finding in findings if finding.help is not None] or findings
+    return Infeasible(
+        tuple(replace(f, help=", or ".join(h for h in (f.help, larger) if h) or None) for f in own)
+    )
 
 
 def _finding(
     solver: _Solver, resolved: ResolvedSpec, kept: list[Requirement], *, one: Requirement
 ) -> Diagnostic:
-    """The finding about one requirement of the conflict, with what would make the whole spec hold."""
+    """The finding about one requirement of the conflict; help where easing it alone makes the whole spec hold."""
     message, relaxation = _eased(solver, resolved, one)
     others = [said(resolved, other) for other in kept if other is not one]
-    notes = [f"it conflicts with {' and '.join(others)}"] if others else []
-    helps = [relaxation] if relaxation else []
-    larger = _larger(solver, resolved)
-    if larger:
-        helps.append(larger)
-    return Diagnostic(
-        "DGC501", Severity.ERROR, message, one.path, notes=tuple(notes), help=", or ".join(helps) or None
-    )
+    notes = (f"it conflicts with {' and '.join(others)}",) if others else ()
+    return Diagnostic("DGC501", Severity.ERROR, message, one.path, notes=notes, help=relaxation)
 
 
 def _eased(solver: _Solver, resolved: ResolvedSpec, one: Requirement) -> tuple[str, str | None]:
@@ -92,6 +90,7 @@ def _eased(solver: _Solver, resolved: ResolvedSpec, one: Requirement) -> tuple[s
             return _eased_bound(solver, resolved, one)
         case "load":
             factor = _threshold((1.0, LIGHT), lambda f: solver.holds(eased(resolved, one, f)))
+            factor = None if factor is None else _round_load(solver, resolved, one, factor=factor)
             if factor is None:
                 return f"{text} cannot be served on this cluster", None
             most = said(eased(resolved, one, factor), one)
@@ -144,6 +143,17 @@ def _threshold(bracket: tuple[float, float], holds: Callable[[float], bool]) -> 
         else:
             failing = middle
     return holding
+
+
+def _round_load(solver: _Solver, resolved: ResolvedSpec, one: Requirement, *, factor: float) -> float:
+    """The factor that brings the rate to three significant digits, downwards, where that holds."""
+    service = next(s for s in resolved.services if s.name == one.service)
+    rate = next(c for c in service.classes if c.name == one.load).rate
+    if rate is None:
+        return factor
+    step = 10.0 ** (math.floor(math.log10(rate * factor)) - 2)
+    rounded = math.floor(rate * factor / step) * step / rate
+    return rounded if solver.holds(eased(resolved, one, rounded)) else factor
 
 
 def _rounded_up(seconds: float) -> float:

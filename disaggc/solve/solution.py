@@ -45,12 +45,16 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class PoolBatch:
-    """The planned steady state of one pool. batch: sequences running at once per replica."""
+    """The planned steady state of one pool. batch: sequences running at once per replica.
+
+    max_seqs: sequences per engine it must be held to so that the bounds keep; None = what memory allows.
+    """
 
     role: Role
     group: str
     shape: Shape
     batch: float
+    max_seqs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,13 @@ def _limit(load: ClassLoad, one: Requirement) -> str:
     return f"`{one.path[-1]}` {units.format_duration(limits[0])}" if limits else f"`{one.path[-1]}`"
 
 
+def _plain(rate: float) -> str:
+    """Four significant digits, never an exponent."""
+    return f"{float(f'{rate:.4g}'):,.6f}".rstrip("0").rstrip(".")
+
+
 def _traffic(load: ClassLoad) -> str:
-    parts = [f"`rate` {load.rate:.3g}/s"] if load.rate is not None else []
+    parts = [f"`rate` {_plain(load.rate)}/s"] if load.rate is not None else []
     parts += [f"`concurrency` {load.concurrency}"] if load.concurrency is not None else []
     return " with ".join(parts)
 
@@ -41,7 +46,7 @@ def _constraint(service: ResolvedService, one: Requirement) -> str:
         case "min-nodes":
             return f"`guarantees.nodes` {guarantees.nodes}"
         case "floor":
-            return f"`guarantees.rate` {guarantees.rate:.3g}/s"
+            return f"`guarantees.rate` {_plain(guarantees.rate or 0.0)}/s"
         case "spare":
             return f"`spare_replicas` {constraints.spare_replicas}"
         case _:

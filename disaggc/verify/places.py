@@ -83,8 +83,5 @@ def _slots(pool: Pool, replica: Replica, *, named: dict[str, Node], path: FieldP
         if len(where) > 1 and len(slot.devices) != node.accelerators:
             yield error("DGC342", f"{replica.address} spans nodes and takes only a part of {slot.node}", path)
         if len(slot.devices) % pool.shape.tp and pool.shape.tp % max(1, len(slot.devices)):
-            yield error(
-                "DGC342",
-                f"{replica.address} has {len(slot.devices)} devices on {slot.node}, which tp {pool.shape.tp} does not fit",
-                path,
-            )
+            have = f"{len(slot.devices)} devices of {slot.node}"
+            yield error("DGC342", f"{replica.address} has {have}, tp {pool.shape.tp} cannot use them", path)

@@ -14,8 +14,7 @@ Chosen = tuple[tuple[int, int], ...]
 def best(problem: PlacementProblem) -> tuple[int, ...] | None:
     """The lexicographically best aims (minimised, as the program states them), None when nothing is feasible."""
     found: tuple[int, ...] | None = None
-    each = [list(_layouts(problem, service)) for service in problem.services]
-    for chosen in itertools.product(*each):
+    for chosen in itertools.product(*layouts(problem)):
         nodes = _nodes(problem, chosen)
         if nodes is None:
             continue
@@ -23,6 +22,11 @@ def best(problem: PlacementProblem) -> tuple[int, ...] | None:
         if found is None or score < found:
             found = score
     return found
+
+
+def layouts(problem: PlacementProblem) -> list[list[Chosen]]:
+    """Every valid layout of every service on its own."""
+    return [list(_layouts(problem, service)) for service in problem.services]
 
 
 def _layouts(problem: PlacementProblem, service: ServiceProblem) -> Iterator[Chosen]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from disaggc.ir.plan import ConnectorPlan, Memory, Pool, Replica, Role, Shape, Slot, Timings
 from disaggc.perf.estimate import Basis
@@ -58,15 +58,14 @@ def service_pools(
     for kind, placed in kinds.items():
         in_role = sum(len(p) for k, p in kinds.items() if k.role is kind.role)
         name = kind.role.value if sum(k.role is kind.role for k in kinds) == 1 else _long_name(kind, kinds)
+        planned = next(
+            b for b in solution.batches if (b.role, b.group, b.shape) == (kind.role, kind.group, kind.shape)
+        )
         builder = _PoolBuilder(models, service, kind, connector=connector, times=times, rate=served / in_role)
+        builder.hold(planned.max_seqs)
         first = next_index.get(kind.role, 0)
         next_index[kind.role] = first + len(placed)
-        batch = next(
-            b.batch
-            for b in solution.batches
-            if (b.role, b.group, b.shape) == (kind.role, kind.group, kind.shape)
-        )
-        pools.append(builder.pool(name, placed, first=first, batch=batch))
+        pools.append(builder.pool(name, placed, first=first, batch=planned.batch))
     return tuple(pools)
 
 
@@ -117,6 +116,11 @@ class _PoolBuilder:
             # The solver placed only replicas that fit; anything else is a bug of ours.
             raise TypeError(f"{self.service.name}: {sized}")
         return sized
+
+    def hold(self, most: int | None) -> None:
+        """No more sequences per engine than the bounds were planned with."""
+        if most is not None:
+            self.fit = replace(self.fit, max_num_seqs=min(self.fit.max_num_seqs, most))
 
     def pool(self, name: str, placed: Sequence[Placed], *, first: int, batch: float) -> Pool:
         vendor = self.group.accelerator.vendor
