@@ -193,7 +193,7 @@ def _engine(draw: st.DrawFn, situation: Situation, *, colocated: bool) -> Part:
         "max-model-len": draw(st.sampled_from([32768, "32K"])),
         "gpu-memory-utilization": 0.9,
         "dtype": "bfloat16",
-        "enable-prefix-caching": draw(st.booleans()),
+        "enable-prefix-caching": True,
         "override-generation-config": {"temperature": 0.6},
         "disable-access-log-for-endpoints": "/health",
     }
