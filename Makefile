@@ -42,7 +42,7 @@ testbed: $(VENV)/.dev ## stages against real systems; each one skips loudly wher
 	DISAGGC_CACHE="$(CACHE)" .ci/testbed $(BIN)
 
 golden: $(VENV)/.dev ## write the golden trees anew; review them as a diff
-	$(PYTEST) -n 0 tests/examples/test_golden.py --regen-golden
+	$(PYTEST) -n 0 tests/examples/test_golden.py tests/examples/test_readme.py --regen-golden
 
 schemas: $(VENV)/.dev ## write schemas/ anew
 	$(PYTEST) -n 0 -k schema --regen-golden tests

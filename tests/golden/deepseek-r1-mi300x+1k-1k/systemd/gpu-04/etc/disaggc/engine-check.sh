@@ -1,5 +1,5 @@
 #!/bin/sh
-# Written by disaggc 0.1.0 from plan sha256:7c7d9e8d9d5d81c50b671b510fe4f0f56e4884114e634f0627dfd2517887a946, spec sha256:b3430885fc7f6b4fdb5ec05ed45478c043a0b304619d33733008d0fe7aff65e5. Do not edit.
+# Written by disaggc 0.1.0 from plan sha256:(digest), spec sha256:(digest). Do not edit.
 # engine-check preflight VENDOR DEVICES RDMA SHM_BYTES [VARIABLE...]   before an engine starts
 # engine-check ready URL SECONDS                                       until it answers
 set -u

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Written by disaggc 0.1.0 from plan sha256:7d25a0e934f5bda648e012a964937e1e93a2c9f2feaf8ef626d7cebfce441b39, spec sha256:ed61109494e04d4cf79822767a0eeba7d6508e68aeab4b63f2533c36303d7ac9. Do not edit.
+# Written by disaggc 0.1.0 from plan sha256:(digest), spec sha256:(digest). Do not edit.
 # engine-check preflight VENDOR DEVICES RDMA SHM_BYTES [VARIABLE...]   before an engine starts
 # engine-check ready URL SECONDS                                       until it answers
 set -u

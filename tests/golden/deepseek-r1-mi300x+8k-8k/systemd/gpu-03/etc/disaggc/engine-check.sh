@@ -1,5 +1,5 @@
 #!/bin/sh
-# Written by disaggc 0.1.0 from plan sha256:29808ae7e8c5bb94b5cc36cb9dedd39c787ad1dd228131b6c32ddec2bae2cb1a, spec sha256:033e7e3dee6fe383ad55a5be058e7660b8c73ec8c5f4b1cdc5798f93bb998934. Do not edit.
+# Written by disaggc 0.1.0 from plan sha256:(digest), spec sha256:(digest). Do not edit.
 # engine-check preflight VENDOR DEVICES RDMA SHM_BYTES [VARIABLE...]   before an engine starts
 # engine-check ready URL SECONDS                                       until it answers
 set -u

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Written by disaggc 0.1.0 from plan sha256:09979518a987037eaeccf80c9bfd5fca26353e223488f9ba8fa62d8a84244c13, spec sha256:d75e76fc51fb57c1ed3e0eacfeba52b74c8761407777bb255582db5eda0d0d94. Do not edit.
+# Written by disaggc 0.1.0 from plan sha256:(digest), spec sha256:(digest). Do not edit.
 # engine-check preflight VENDOR DEVICES RDMA SHM_BYTES [VARIABLE...]   before an engine starts
 # engine-check ready URL SECONDS                                       until it answers
 set -u

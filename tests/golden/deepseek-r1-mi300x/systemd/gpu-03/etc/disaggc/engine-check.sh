@@ -1,5 +1,5 @@
 #!/bin/sh
-# Written by disaggc 0.1.0 from plan sha256:bfebf684cf456f3021193ad50ff32663a2de529d71820e3b36ebaaf7966e8715, spec sha256:fe90e8202e7ec0251f43e2d7a58ce726b497f30eade501e6ac19d36a29ddab1d. Do not edit.
+# Written by disaggc 0.1.0 from plan sha256:(digest), spec sha256:(digest). Do not edit.
 # engine-check preflight VENDOR DEVICES RDMA SHM_BYTES [VARIABLE...]   before an engine starts
 # engine-check ready URL SECONDS                                       until it answers
 set -u

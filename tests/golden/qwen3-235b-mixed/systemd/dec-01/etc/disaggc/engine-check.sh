@@ -1,5 +1,5 @@
 #!/bin/sh
-# Written by disaggc 0.1.0 from plan sha256:682bf712159d25ca090dd873eb7de67371a6f9dc73b34e110a4a66e2723166fd, spec sha256:3557fdd8d6ee5e9ee7d501f411fb12e77060aaab3a203f405f17524759b4bbb5. Do not edit.
+# Written by disaggc 0.1.0 from plan sha256:(digest), spec sha256:(digest). Do not edit.
 # engine-check preflight VENDOR DEVICES RDMA SHM_BYTES [VARIABLE...]   before an engine starts
 # engine-check ready URL SECONDS                                       until it answers
 set -u

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Written by disaggc 0.1.0 from plan sha256:89f6510e1d1aa254fc60c4452c1347a3e343340c5c91c95b4c413eb2b0ac861f, spec sha256:27dbebbf57b1c8e545de76d96a579675cca52ae3ba58ba5bfa17139376ea7248. Do not edit.
+# Written by disaggc 0.1.0 from plan sha256:(digest), spec sha256:(digest). Do not edit.
 # engine-check preflight VENDOR DEVICES RDMA SHM_BYTES [VARIABLE...]   before an engine starts
 # engine-check ready URL SECONDS                                       until it answers
 set -u
