@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
 from disaggc.catalog.load import load_catalog
 from disaggc.diagnostics import Severity
@@ -47,7 +47,9 @@ def test_every_field_of_the_language_is_drawn() -> None:
     assert missing == []
 
 
-@settings(max_examples=100)
+@settings(
+    max_examples=100, phases=[Phase.explicit, Phase.generate]
+)  # shrinking takes minutes and tells no more
 @given(spec_texts())
 def test_every_drawn_spec_holds(text: str) -> None:
     read = reader_of(text)
