@@ -121,8 +121,19 @@ def test_dialects(kind, config, dialect):
     assert (kv.side_channel_port, kv.bootstrap_port, kv.notify_port) == (20004, 20003, 20010)
 
 
-def test_what_the_proxy_would_refuse_is_an_error_here():
-    found = outcome(with_connector("nixl-push", {}))
+@pytest.mark.parametrize("kind", ["nixl-push", "mooncake"])
+def test_an_identity_that_nobody_knows_is_an_error_at_the_connector(kind):
+    found = outcome(with_connector(kind, {}))
     assert found.value is None
     assert [d.code for d in found.diagnostics] == ["DGC602"]
-    assert "engine_id" in found.diagnostics[0].message
+    assert found.diagnostics[0].path == ("services", "chat", "engine", "connector", "type")
+    assert found.diagnostics[0].help is not None
+
+
+def test_what_the_proxy_would_refuse_is_an_error_here():
+    plan = five_nodes()
+    service = plan.services[0].model_copy(update={"cohort": "not a name"})
+    found = outcome(plan.model_copy(update={"services": (service,)}))
+    assert found.value is None
+    assert [d.code for d in found.diagnostics] == ["DGC602"]
+    assert "cohort" in found.diagnostics[0].message
