@@ -90,15 +90,19 @@ class PlanRule:
 Rule = SpecRule | PlanRule
 
 
+_NOT_THE_SPEC = "a spec cannot cause this: the plan was edited, or the compiler has a fault"
+
+
 def stamped(rule: Rule, finding: Finding) -> Diagnostic:
-    """The finding as a diagnostic of this rule."""
+    """The finding as a diagnostic of this rule; one about a plan says that the spec is not to blame."""
+    notes = (*finding.notes, _NOT_THE_SPEC) if isinstance(rule, PlanRule) else finding.notes
     return Diagnostic(
         rule.code,
         finding.severity or rule.severity,
         finding.message,
         finding.path,
         labels=finding.labels,
-        notes=finding.notes,
+        notes=notes,
         help=finding.help,
         at_key=finding.at_key,
     )
