@@ -7,6 +7,7 @@ import json
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 
 MAX_PENDING = 65536
 
@@ -32,6 +33,11 @@ class Entry:
     total_ms: float = 0.0
 
 
+@lru_cache(256)
+def _quoted(path: str) -> str:
+    return json.dumps(path[:256])
+
+
 class AccessLog:
     """Lines waiting for the next write; a full disk or a closed pipe never stops requests."""
 
@@ -50,7 +56,7 @@ class AccessLog:
             return
         e = entry
         self._pending.append(
-            f'{{"time":{now:.3f},"request":"{e.request}","method":"{e.method}","path":{json.dumps(e.path)},'
+            f'{{"time":{now:.3f},"request":"{e.request}","method":"{e.method}","path":{_quoted(e.path)},'
             f'"class":"{e.workload}","status":{e.status},"outcome":"{e.outcome}","prefill":"{e.prefill}",'
             f'"decode":"{e.decode}","input_tokens":{e.input_tokens},"output_tokens":{e.output_tokens},'
             f'"retries":{e.retries},"queue_ms":{e.queue_ms:.2f},"prefill_ms":{e.prefill_ms:.2f},'

@@ -43,6 +43,13 @@ _PROMPT_KEYS = {
     Api.MESSAGES: ("messages", "system", "tools"),
 }
 _LIMIT_KEYS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+_READ = frozenset(
+    {
+        "model", "stream", "stream_options", *_LIMIT_KEYS, "n", "best_of", "use_beam_search", "echo",
+        "prompt_logprobs", "prompt_embeds", "background", "previous_response_id",
+    }
+)  # fmt: skip
+"""Members whose values the proxy reads."""
 _OPAQUE = (b'"image_url"', b'"input_audio"', b'"video_url"', b'"input_image"', b'"image"')
 
 
@@ -112,15 +119,21 @@ def parse_ask(api: Api, body: bytes) -> Ask:
         found = members(body)
     except NotAnObjectError as exc:
         raise RefusedError(400, f"the request body cannot be read: {exc}") from None
-    short = {m.key: _short(body, m) for m in found if m.end - m.value <= _SHORT}
-    prompts = [body[m.value : m.end] for m in found if m.key in _PROMPT_KEYS[api]]
+    short: dict[str, object] = {}
+    prompts: list[bytes] = []
+    keys = _PROMPT_KEYS[api]
+    stripped = False
+    for member in found:
+        key = member.key
+        if key in keys:
+            prompts.append(body[member.value : member.end])
+        elif key in _IDENTITY:
+            stripped = True
+        elif key in _READ:
+            short[key] = _short(body, member)
     model = short.get("model")
     stream = short.get("stream") is True
     tokens, one = _token_ids(prompts[0]) if api is Api.COMPLETIONS and prompts else (None, True)
-    limits = [
-        v for k in _LIMIT_KEYS if isinstance(v := short.get(k), int) and not isinstance(v, bool) and v >= 0
-    ]
-    options = {m.key for m in found}
     return Ask(
         api=api,
         body=body,
@@ -129,33 +142,37 @@ def parse_ask(api: Api, body: bytes) -> Ask:
         model=model if isinstance(model, str) else None,
         prompt_bytes=sum(map(len, prompts)),
         prompt_tokens=tokens,
-        countable=not any(mark in prompt for prompt in prompts for mark in _OPAQUE)
-        if api is not Api.COMPLETIONS
-        else True,
-        output_limit=limits[0] if limits else None,
-        single=one and _is_single(short, options),
-        stateful=short.get("background") is True or short.get("previous_response_id") is not None,
-        hide_usage=stream
-        and api in (Api.CHAT, Api.COMPLETIONS)
-        and not short.get("stream_options", "stream_options" in options),
-        stripped=any(key in _IDENTITY for key in options),
+        countable=api is Api.COMPLETIONS or not any(mark in prompt for prompt in prompts for mark in _OPAQUE),
+        output_limit=_output_limit(short),
+        single=one and _is_single(short),
+        stateful=short.get("background") is True or bool(short.get("previous_response_id")),
+        hide_usage=stream and api in (Api.CHAT, Api.COMPLETIONS) and not short.get("stream_options"),
+        stripped=stripped,
     )
 
 
-def _given(short: dict[str, object], keys: set[str], key: str) -> bool:
-    """Whether a member is there with a value that says something (not null, not empty)."""
-    return key in keys and bool(short.get(key, True))
+def _output_limit(short: dict[str, object]) -> int | None:
+    for key in _LIMIT_KEYS:
+        value = short.get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+    return None
 
 
 _WORDS: dict[bytes, object] = {b"true": True, b"false": False, b"null": None}
 
 
 def _short(body: bytes, member: Member) -> object:
+    """The member's value; of what is too long to be an option only that it is there (True)."""
+    if member.end - member.value > _SHORT:
+        return True
     text = body[member.value : member.end]
     if text in _WORDS:
         return _WORDS[text]
     if text.isdigit():
         return int(text)
+    if text.startswith(b'"') and b"\\" not in text:
+        return text[1:-1].decode("utf-8", "replace")
     try:
         return json.loads(text)
     except ValueError:
@@ -175,12 +192,15 @@ def _token_ids(prompt: bytes) -> tuple[int | None, bool]:
     return prompt.count(b",") + 1, not nested or prompt.count(b"[") == 2
 
 
-def _is_single(short: dict[str, object], keys: set[str]) -> bool:
-    if any(short.get(key, 1 if key not in keys else 0) not in (1, None) for key in ("n", "best_of")):
+def _is_single(short: dict[str, object]) -> bool:
+    if short.get("n", 1) not in (1, None) or short.get("best_of", 1) not in (1, None):
         return False
-    if "prompt_embeds" in keys or any(short.get(key) is True for key in ("use_beam_search", "echo")):
-        return False
-    return short.get("prompt_logprobs", None if "prompt_logprobs" not in keys else 1) is None
+    return not (
+        "prompt_embeds" in short
+        or short.get("use_beam_search") is True
+        or short.get("echo") is True
+        or short.get("prompt_logprobs") is not None
+    )
 
 
 def _safe_xargs(text: bytes) -> bytes:

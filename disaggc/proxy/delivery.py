@@ -14,7 +14,6 @@ from disaggc.proxy.board import Length, PerClass, Timing, Total
 from disaggc.proxy.events import KV_KEY, Usage, scrub, usage_of
 from disaggc.proxy.failures import LegError, RefusedError, Stage
 from disaggc.proxy.framing import LAST_CHUNK, chunk
-from disaggc.proxy.members import NotAnObjectError, value_end
 from disaggc.proxy.relay import StreamRelay
 from disaggc.proxy.requests import answer_head
 
@@ -40,7 +39,7 @@ async def deliver(x: Generation, answer: Answer) -> None:
         took = x.clock() - x.started
         x.service.tally.timing(x.position, Timing.TTFT, took)
         x.entry.ttft_ms = took * 1e3
-        _count(x, _usage_in(body), 0)
+        _count(x, usage_of(body), 0)
 
 
 async def _stream(x: Generation, answer: Answer) -> None:
@@ -105,20 +104,6 @@ def error_event(api: Api, error: LegError) -> bytes:
                 "error": {"message": message, "type": "upstream_error", "param": None, "code": error.status}
             }
             return b"data: " + json.dumps(said).encode() + b"\n\n"
-
-
-def _usage_in(body: bytes) -> Usage | None:
-    """Usage of a whole answer, without decoding the rest of it."""
-    at = body.rfind(b'"usage":')
-    if at < 0:
-        return None
-    start = at + len(b'"usage":')
-    while body[start : start + 1] in (b" ", b"\n", b"\t", b"\r"):
-        start += 1
-    try:
-        return usage_of({"usage": json.loads(body[start : value_end(body, start)])})
-    except (NotAnObjectError, ValueError):
-        return None
 
 
 def _count(x: Generation, usage: Usage | None, events: int) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from types import MappingProxyType
 
 from disaggc.routing.table import Dialect, KvEndpoint, ReplicaEntry
 
@@ -24,7 +25,8 @@ class Handover:
     request_id: str
     prefill: ReplicaEntry
     decode: ReplicaEntry
-    transfer: str = field(default_factory=lambda: secrets.token_hex(16))
+    transfer: str = ""
+    """Unique over all proxies; only where the dialect pairs legs by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +43,21 @@ class Protocol:
     decode_params: Callable[[Handover], Mapping[str, object]] | None
     engine_request_id: Callable[[Handover], str] = lambda h: h.request_id
     rank_headers: bool = False
+    paired_by_id: bool = True
+    """Whether engines match the legs by an id that must be unique."""
 
 
 def protocol_of(dialect: Dialect) -> Protocol:
     """The protocol of a dialect; KeyError for `none`, which has no legs."""
     return _PROTOCOLS[dialect]
+
+
+def handover(protocol: Protocol, request_id: str, prefill: ReplicaEntry, *, decode: ReplicaEntry) -> Handover:
+    """The pair, with a transfer id of its own where legs are paired by it."""
+    if not protocol.paired_by_id:
+        return Handover(request_id, prefill, decode)
+    transfer = secrets.token_hex(16)
+    return Handover(f"{request_id}.{transfer[:12]}", prefill, decode, transfer)
 
 
 def _kv(entry: ReplicaEntry) -> KvEndpoint:
@@ -54,8 +66,8 @@ def _kv(entry: ReplicaEntry) -> KvEndpoint:
     return entry.kv
 
 
-def _remote_decode(_: Handover) -> Mapping[str, object]:
-    return {
+_REMOTE_DECODE: Mapping[str, object] = MappingProxyType(
+    {
         "do_remote_decode": True,
         "do_remote_prefill": False,
         "remote_engine_id": None,
@@ -63,6 +75,14 @@ def _remote_decode(_: Handover) -> Mapping[str, object]:
         "remote_host": None,
         "remote_port": None,
     }
+)
+_REMOTE_DECODE_TEXT = (
+    b'"kv_transfer_params":' + json.dumps(dict(_REMOTE_DECODE), separators=(",", ":")).encode()
+)
+
+
+def _remote_decode(_: Handover) -> Mapping[str, object]:
+    return _REMOTE_DECODE
 
 
 def _push_decode(hand: Handover) -> Mapping[str, object]:
@@ -129,7 +149,8 @@ def _moriio_id(hand: Handover) -> str:
 
 _PROTOCOLS: dict[Dialect, Protocol] = {
     Dialect.NIXL: Protocol(
-        concurrent=False, answers=True, keeps_only_capped=False, prefill_params=_remote_decode, decode_params=None
+        concurrent=False, answers=True, keeps_only_capped=False, prefill_params=_remote_decode, decode_params=None,
+        paired_by_id=False,
     ),
     Dialect.NIXL_PUSH: Protocol(
         concurrent=True, answers=False, keeps_only_capped=False,
@@ -152,6 +173,8 @@ _PROTOCOLS: dict[Dialect, Protocol] = {
 
 def params_text(params: Mapping[str, object]) -> bytes:
     """The member as it is put at the end of a body."""
+    if params is _REMOTE_DECODE:
+        return _REMOTE_DECODE_TEXT
     return b'"kv_transfer_params":' + json.dumps(params, separators=(",", ":")).encode()
 
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from disaggc.proxy.framing import chunks, dechunk
 from disaggc.proxy.members import NotAnObjectError, value_end
 
 KV_KEY = b'"kv_transfer_params"'
-SUSPECTS = (b'"error"', b'"abort"', b'"response.failed"')
-_KV_VALUE = re.compile(rb'"kv_transfer_params"\s*:\s*(?!null)')
+_KV_VALUE = re.compile(rb'"kv_transfer_params"\s*+:\s*+(?!null)')
+_PROMPT = re.compile(rb'"(?:prompt|input)_tokens":\s*(\d{1,12})')
+_COMPLETION = re.compile(rb'"(?:completion|output)_tokens":\s*(\d{1,12})')
+_CACHED = re.compile(rb'"cache(?:d|_read_input)_tokens":\s*(\d{1,12})')
 FAILED_FINISHES = frozenset({"error", "abort"})
 
 
@@ -24,8 +25,7 @@ class UnscrubbableError(ValueError):
     """KV parameters whose end is not in sight: the answer must be cut."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Token counts of one answer."""
 
     prompt: int
@@ -76,42 +76,34 @@ def is_failure(answer: dict[str, Any]) -> bool:
     return any(isinstance(c, dict) and c.get("finish_reason") in FAILED_FINISHES for c in choices)
 
 
-def usage_of(answer: dict[str, Any]) -> Usage | None:
-    """The token counts of a whole answer or of a stream's last event, whatever the API calls them."""
-    nested = answer.get("response")
-    raw = answer.get("usage") or (nested.get("usage") if isinstance(nested, dict) else None)
-    if not isinstance(raw, dict):
-        return None
-    details = raw.get("prompt_tokens_details") or raw.get("input_tokens_details") or {}
-    cached = details.get("cached_tokens") if isinstance(details, dict) else raw.get("cache_read_input_tokens")
-    return Usage(
-        _count(raw.get("prompt_tokens", raw.get("input_tokens"))),
-        _count(raw.get("completion_tokens", raw.get("output_tokens"))),
-        _count(cached),
-    )
+def is_suspect(data: bytes) -> bool:
+    """Whether a failure may stand in these bytes; only then is it worth decoding them."""
+    return b'"error"' in data or b'"abort"' in data or b'"response.failed"' in data
 
 
-def _count(number: object) -> int:
-    return number if isinstance(number, int) and 0 <= number < 1 << 40 else 0
+def usage_of(data: bytes) -> Usage | None:
+    """The token counts in an answer or an event, whatever the API calls them; None when it has none.
 
-
-def is_empty(answer: dict[str, Any]) -> bool:
-    """A 200 that says nothing: null or empty choices."""
-    return "choices" in answer and not answer["choices"]
-
-
-def usage_event(framed: bytes) -> tuple[bytes, Usage | None]:
-    """Whole chunks less the event that only carries `usage`, and that usage.
-
-    For answers where the proxy asked for usage and the client did not; an event of its own is a chunk of its own.
+    Counts stand after `"usage":{`, where a generated text cannot put them.
     """
-    kept, found = [], None
+    at = data.rfind(b'"usage":')
+    prompt = _PROMPT.search(data, at) if at >= 0 else None
+    if prompt is None:
+        return None
+    completion, cached = _COMPLETION.search(data, at), _CACHED.search(data, at)
+    return Usage(int(prompt[1]), int(completion[1]) if completion else 0, int(cached[1]) if cached else 0)
+
+
+def without_usage_event(framed: bytes) -> bytes:
+    """Whole chunks less the event that only carries `usage`, which the proxy asked for and the client did not.
+
+    Engines send an event of its own as a chunk of its own; anything else stays.
+    """
+    kept: list[bytes] = []
     at = 0
     for start, end, body in chunks(framed):
-        if b'"usage":{' in body and body.startswith(b"data: {") and body.count(b"\n\n") == 1:
-            found = usage_of(json.loads(body[6:]))
-            if b'"choices":[]' in body:
-                kept.append(framed[at:start])
-                at = end
+        if b'"usage":{' in body and b'"choices":[]' in body and body.count(b"\n\n") == 1:
+            kept.append(framed[at:start])
+            at = end
     kept.append(framed[at:])
-    return b"".join(kept), found
+    return b"".join(kept)

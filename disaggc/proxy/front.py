@@ -42,7 +42,7 @@ class Front(asyncio.Protocol):
     """A client connection."""
 
     __slots__ = (
-        "_body", "_body_size", "_field_bytes", "_headers", "_in_body", "_parser", "_queue", "_serve", "_since",
+        "_body", "_body_size", "_field_bytes", "_fields", "_headers", "_in_body", "_parser", "_queue", "_serve", "_since",
         "_stalled_since", "_throttled", "_url", "closing", "peers", "receiving", "running", "service", "transport",
     )  # fmt: skip
 
@@ -65,6 +65,7 @@ class Front(asyncio.Protocol):
     def _fresh(self) -> None:
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
+        self._fields: list[tuple[bytes, bytes]] = []
         self._field_bytes = 0
         self._body: list[bytes] = []
         self._body_size = 0
@@ -156,23 +157,31 @@ class Front(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
-        name = name.lower()
-        known = self._headers.get(name)
-        if known is not None:
-            if name in _SINGLE:
-                raise RefusedError(400, f"header `{name.decode('latin-1')[:40]}` stands twice")
-            value = known + b", " + value
-        self._headers[name] = value
-        if len(self._headers) > 128 or len(value) > self._header_limit:
+        self._fields.append((name.lower(), value))
+
+    def _collect(self) -> None:
+        """Headers by name; a repeated one that says who or how long is refused, others are joined."""
+        headers = self._headers = dict(self._fields)
+        if (
+            self._field_bytes > self._header_limit
+            and sum(len(n) + len(v) for n, v in self._fields) > self._header_limit
+        ):
             raise RefusedError(431, "the request headers are too large")
+        if len(headers) == len(self._fields):
+            return
+        joined: dict[bytes, bytes] = {}
+        for name, value in self._fields:
+            if name in joined and name in _SINGLE:
+                raise RefusedError(400, f"header `{name.decode('latin-1')[:40]}` stands twice")
+            joined[name] = joined[name] + b", " + value if name in joined else value
+        self._headers = joined
 
     def on_headers_complete(self) -> None:
         """The head is complete: refuse what would be refused anyway before its body is read."""
-        headers = self._headers
         self._in_body = True
         self._since = monotonic()
-        if sum(map(len, headers)) + sum(map(len, headers.values())) > self._header_limit:
-            raise RefusedError(431, "the request headers are too large")
+        self._collect()
+        headers = self._headers
         if self._parser.should_upgrade():
             raise RefusedError(400, "protocol upgrades are not supported")
         if self._parser.get_http_version() == "1.1":

@@ -49,13 +49,12 @@ class Gate:
     def admit(self, wish: Wish) -> Replica | asyncio.Future[Replica]:
         """The replica, reserved; or the future of one; RefusedError 429 when the line is full, 503 without replicas."""
         now = monotonic()
+        replica = None if len(self._line) else self._grant(wish, now)
+        if replica is not None:
+            return replica
         if not any(r.available(now) for r in self.fleet.servers()):
             self._tally.cells[Total.REFUSED_NO_REPLICA] += 1
             raise RefusedError(503, "no engine is available", retry_after=2)
-        if not len(self._line):
-            replica = self._grant(wish, now)
-            if replica is not None:
-                return replica
         wish.granted = asyncio.get_running_loop().create_future()
         if not self._line.offer(wish, wish.priority):
             self._tally.cells[Total.REFUSED_QUEUE] += 1

@@ -12,15 +12,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from disaggc.proxy.dialects import params_fault
-from disaggc.proxy.events import KV_KEY, SUSPECTS, events_of, is_failure, usage_of
+from disaggc.proxy.events import events_of, is_failure, is_suspect, usage_of
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.fleet import Replica
 from disaggc.proxy.framing import BadAnswerError
+from disaggc.proxy.members import value_end
 from disaggc.proxy.upstream import Answer, Connection
 from disaggc.routing.table import Dialect
 
-_DECODER = json.JSONDecoder()
-_KV_MEMBER = re.compile(r'"kv_transfer_params"\s*:\s*')
+_KV_MEMBER = re.compile(rb'"kv_transfer_params"\s*+:\s*+')
+_NO_CHOICES = re.compile(rb'"choices"\s*+:\s*+(?:\[\s*\]|null)')
 RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses that say the engine, not the request, is the problem."""
 
@@ -55,7 +56,7 @@ def judge_stream(answer: Answer) -> None:
     data = answer.body
     if answer.ended and b"data:" not in data:
         raise LegError("bad-answer")
-    if any(mark in data for mark in SUSPECTS):
+    if is_suspect(data):
         with suppress(BadAnswerError):
             if any(is_failure(event) for event in events_of(data)):
                 raise LegError("aborted")
@@ -64,16 +65,13 @@ def judge_stream(answer: Answer) -> None:
 def judge_whole(answer: Answer) -> None:
     """LegError for a 200 that carries an error, an abort, or nothing."""
     body = answer.body
-    if not body.lstrip()[:1] == b"{":
+    if not body.startswith(b"{"):
         raise LegError("bad-answer")
-    suspicious = (
-        any(mark in body for mark in SUSPECTS) or b'"choices":[]' in body or b'"choices":null' in body
-    )
-    if not suspicious and b'"choices": ' not in body:
+    if not is_suspect(body) and _NO_CHOICES.search(body) is None:
         return
     try:
         said = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise LegError("bad-answer") from None
     if is_failure(said) or ("choices" in said and not said["choices"]):
         raise LegError("aborted")
@@ -84,16 +82,15 @@ def handed_over(answer: Answer, dialect: Dialect) -> tuple[bytes, int]:
 
     LegError when prefill did not keep its KV: decode would silently do all the work alone.
     """
+    member = _KV_MEMBER.search(answer.body)
+    if member is None:
+        raise LegError("no-params")
     try:
-        text = answer.body.decode()
-        said = json.loads(text)
-        at = _KV_MEMBER.search(text)
-        params, end = _DECODER.raw_decode(text, at.end()) if at is not None else (None, 0)
+        end = value_end(answer.body, member.end())
+        params = json.loads(answer.body[member.end() : end])
     except (ValueError, RecursionError):
         raise LegError("bad-answer") from None
-    if not isinstance(said, dict) or is_failure(said):
-        raise LegError("aborted")
-    if at is None or params != said.get("kv_transfer_params") or params_fault(params, dialect) is not None:
+    if params_fault(params, dialect) is not None:
         raise LegError("no-params")
-    usage = usage_of(said)
-    return KV_KEY + b":" + text[at.end() : end].encode(), usage.prompt if usage else 0
+    usage = usage_of(answer.body)
+    return answer.body[member.start() : end], usage.prompt if usage else 0

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from disaggc.proxy.board import PerClass, PerReplica, Timing, Total
-from disaggc.proxy.dialects import Handover, Protocol, params_text, protocol_of
+from disaggc.proxy.dialects import Handover, Protocol, handover, params_text, protocol_of
 from disaggc.proxy.failures import LegError, Stage
 from disaggc.proxy.legs import Message, handed_over, judge_status, judge_stream, judge_whole, send
 from disaggc.proxy.requests import engine_head, forwarded
@@ -39,12 +39,8 @@ class Legs:
         """Two legs; gives decode's answer, or prefill's when that says the request itself is at fault."""
         x = self._x
         protocol = protocol_of(self._table.dialect)
-        suffix = f".r{x.tries}" if x.tries else ""
-        hand = Handover(x.upstream_id + suffix, prefill.entry, decode.entry)
-        if protocol.concurrent:
-            hand = Handover(
-                f"{x.upstream_id}.{hand.transfer[:12]}", prefill.entry, decode.entry, hand.transfer
-            )
+        request = f"{x.upstream_id}.r{x.tries}" if x.tries else x.upstream_id
+        hand = handover(protocol, request, prefill.entry, decode=decode.entry)
         x.service.tally.by_class(x.position, PerClass.REMOTE)
         if protocol.concurrent:
             return await self._both(hand, prefill, decode)
@@ -143,9 +139,8 @@ class Legs:
             answer = await self._ask(replica, message, stage, again=again, handed=handed)
             judge_status(answer)
             if answer.head.status == 200:
-                (judge_whole if answer.head.length is not None or not message.stream else judge_stream)(
-                    answer
-                )
+                judge = judge_stream if message.stream and answer.head.chunked else judge_whole
+                judge(answer)
         except LegError as error:
             if error.blame and error.fresh:
                 replica.failed(self._x.clock())

@@ -12,7 +12,16 @@ from time import monotonic
 from typing import Protocol
 
 from disaggc.proxy.board import Timing, Total
-from disaggc.proxy.events import KV_KEY, SUSPECTS, Usage, events_of, is_failure, scrub, usage_event, usage_of
+from disaggc.proxy.events import (
+    KV_KEY,
+    Usage,
+    events_of,
+    is_failure,
+    is_suspect,
+    scrub,
+    usage_of,
+    without_usage_event,
+)
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.framing import BadAnswerError
 from disaggc.proxy.tally import Tally
@@ -80,7 +89,7 @@ class StreamRelay:
         self._tail = b"" if data.endswith(b"\n\n\r\n") else data[-_TAIL:]
         if b'"usage":{' in data:
             data = self._usage_seen(data)
-        if (SUSPECTS[0] in data or SUSPECTS[1] in data or SUSPECTS[2] in data) and self._is_failure(data):
+        if is_suspect(data) and self._is_failure(data):
             self._fail("aborted")
         elif data and not self.done.done():
             if self._head:
@@ -97,16 +106,11 @@ class StreamRelay:
         return data
 
     def _usage_seen(self, data: bytes) -> bytes:
+        self.usage = usage_of(data) or self.usage
         try:
-            if self._hide_usage:
-                data, usage = usage_event(data)
-                self.usage = usage or self.usage
-                return data
-            for event in events_of(data):
-                self.usage = usage_of(event) or self.usage
-        except ValueError:
-            self.usage = None
-        return data
+            return without_usage_event(data) if self._hide_usage else data
+        except BadAnswerError:
+            return data
 
     def _is_failure(self, data: bytes) -> bool:
         try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
 import re
-import secrets
 from dataclasses import dataclass
 
 from disaggc.proxy.failures import RefusedError
@@ -42,7 +42,7 @@ def request_id(given: bytes | None) -> str:
     An id that ends like the tail that engines cut off (`-` and 8 hex digits) gets a suffix, so that both legs match.
     """
     if given is None or not _REQUEST_ID.fullmatch(given):
-        return secrets.token_hex(16)
+        return f"{random.getrandbits(128):032x}"
     text = given.decode("ascii")
     return text + ".0" if _RANDOM_TAIL.search(given) else text
 
