@@ -111,7 +111,7 @@ def test_every_module_says_where_it_sits():
     assert not silent
 
 
-def test_no_forwarded_keyword_bags():
+def test_no_keyword_bags_between_modules():
     bags = [
         f"{name_of(path)}:{f.lineno} {f.name}"
         for path in MODULES
