@@ -53,14 +53,14 @@ class Nics(Part):
 
     per_node: Annotated[int, Field(ge=1, le=64)]
     """How many."""
-    devices: Listed[Device] | None = None
+    devices: Annotated[Listed[Device], Field(max_length=64)] | None = None
     """Device names for UCX_NET_DEVICES, one per NIC; unset lets UCX choose."""
 
 
 class NodeGroup(Part):
     """Identical nodes."""
 
-    hosts: dict[HostName, Address] | None = None
+    hosts: Annotated[dict[HostName, Address], Field(max_length=4096)] | None = None
     """Host name -> address. Either this or `count`."""
     count: Annotated[int, Field(ge=1, le=4096)] | None = None
     """How many nodes, where their names do not matter (Kubernetes)."""
@@ -81,5 +81,5 @@ class Cluster(Part):
 
     fabric: Fabric
     """The network between nodes."""
-    nodes: Annotated[dict[Name, NodeGroup], Field(min_length=1)]
+    nodes: Annotated[dict[Name, NodeGroup], Field(min_length=1, max_length=64)]
     """Groups of identical nodes by name."""

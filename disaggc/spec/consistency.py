@@ -10,11 +10,16 @@ from disaggc.spec.model import Spec
 from disaggc.spec.names_of_nodes import is_address, node_names
 from disaggc.spec.service_consistency import service_findings
 
+NODE_LIMIT = 16_384
 _INLINE_FACTS = ("vendor", "memory", "memory_bandwidth", "bf16")
 
 
 def consistency(spec: Spec) -> list[Diagnostic]:
     """Every finding about the cluster and the services, not yet placed."""
+    total = sum(len(group.hosts or ()) or group.count or 0 for group in spec.cluster.nodes.values())
+    if total > NODE_LIMIT:
+        message = f"the cluster has {total:,} nodes, at most {NODE_LIMIT:,} are planned"
+        return [Diagnostic("DGC114", Severity.ERROR, message, ("cluster", "nodes"), at_key=True)]
     found = [*_cluster(spec.cluster)]
     for name, service in spec.services.items():
         found.extend(service_findings(("services", name), service, spec.cluster))

@@ -136,13 +136,18 @@ def _old_booleans(root: MappingNode) -> list[Diagnostic]:
     """Unquoted `yes`, `no`, `on`, `off` in free maps: text here, a boolean for many a reader."""
     found = []
     for path, node in walk(root):
-        free = "settings" in path or "options" in path
-        if free and isinstance(node, ScalarNode) and node.plain and node.text in OLD_BOOLEANS:
+        if isinstance(node, ScalarNode) and node.plain and node.text in OLD_BOOLEANS and _is_free(path):
             meant = str(OLD_BOOLEANS[node.text]).lower()
             message = f"`{path[-1]}: {node.text}` is ambiguous: a text here, a boolean for older YAML readers"
             hint = f'write `{meant}`, or `"{node.text}"` for text'
             found.append(finding("DGC104", message, node.span, help=hint))
     return found
+
+
+def _is_free(path: FieldPath) -> bool:
+    """Inside an engine's `settings` or its connector's `options`, where the type of a value is not known here."""
+    engine = path[3:] if len(path) > 3 and (path[0], path[2]) == ("services", "engine") else ()
+    return "settings" in engine[:2] or engine[:2] == ("connector", "options")
 
 
 def _fatal(findings: Iterable[Diagnostic]) -> bool:

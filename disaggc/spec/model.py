@@ -116,7 +116,7 @@ class Spec(Part):
     """Version of the spec language."""
     cluster: Cluster
     """What there is to serve on."""
-    services: Annotated[dict[Name, Service], Field(min_length=1)]
+    services: Annotated[dict[Name, Service], Field(min_length=1, max_length=64)]
     """What is served, by name."""
     optimize: Literal["throughput", "latency", "cost", "nodes"] = "throughput"
     """What the solver improves once every objective holds."""
@@ -130,7 +130,7 @@ class Spec(Part):
     """How changes are rolled out."""
     watch: Watch | None = None
     """How drift is answered."""
-    scenarios: dict[Name, dict[str, SettingValue]] = Field(default_factory=dict)
+    scenarios: dict[Name, dict[str, SettingValue]] = Field(default_factory=dict, max_length=64)
     """Named changes of the spec, dotted path -> value; the plan must hold in each of them too."""
     calibration: str | None = None
     """Calibration file beside the spec; absent means hardware priors."""

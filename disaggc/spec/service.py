@@ -24,22 +24,23 @@ from disaggc.spec.quantities import Rate, Share
 from disaggc.spec.workload import WorkloadClass
 
 Degree = Annotated[int, Field(ge=1, le=1024)]
+Degrees = Annotated[Listed[Degree], Field(max_length=64)]
 
 
 class ShapeChoices(Part):
     """Which shapes the solver may use for a role; absent dimensions are the compiler's choice."""
 
-    tp: Listed[Degree] | None = None
+    tp: Degrees | None = None
     """Tensor-parallel degrees to consider."""
-    pp: Listed[Degree] | None = None
+    pp: Degrees | None = None
     """Pipeline-parallel degrees to consider."""
-    dp: Listed[Degree] | None = None
+    dp: Degrees | None = None
     """Data-parallel degrees to consider (mixture-of-experts models)."""
     expert_parallel: bool | None = None
     """Whether experts are placed whole (`--enable-expert-parallel`)."""
-    accelerators: Listed[str] | None = None
+    accelerators: Annotated[Listed[str], Field(max_length=64)] | None = None
     """Accelerator types this role may use."""
-    nodes: Listed[Name] | None = None
+    nodes: Annotated[Listed[Name], Field(max_length=64)] | None = None
     """Node groups this role may use."""
     replicas: Annotated[int, Field(ge=0, le=4096)] | None = None
     """Exactly so many replicas; absent lets the solver choose."""
@@ -124,7 +125,7 @@ class Proxy(Part):
     """Port clients use."""
     api_key: ApiKey | None = None
     """Where the key that clients must present comes from."""
-    nodes: Listed[HostName] | None = None
+    nodes: Annotated[Listed[HostName], Field(max_length=64)] | None = None
     """Hosts that run it; absent means the first nodes of the service."""
     image: ImageText | None = None
     """Container image with disaggc, by digest (compose, Kubernetes)."""
@@ -163,7 +164,7 @@ class Service(Part):
 
     model: Model
     """What is served."""
-    workload: Annotated[dict[Name, WorkloadClass], Field(min_length=1)]
+    workload: Annotated[dict[Name, WorkloadClass], Field(min_length=1, max_length=64)]
     """Classes of requests by name."""
     engine: Engine
     """With which engine."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from disaggc.diagnostics import CODES, Code, Diagnostic, Severity, SourceSpan
@@ -17,7 +17,7 @@ from disaggc.spec.near import nearest
 from disaggc.spec.yaml_source import Parsed
 
 _COMMENT = re.compile(r"#[ \t]*disaggc:[ \t]*ignore(?P<rest>[^\r\n]*)")
-_REST = re.compile(r"\[(?P<codes>[^\]]*)\][ \t]*(?P<reason>.*?)[ \t]*")
+_REST = re.compile(r"\[(?P<codes>[^\]]*)\](?P<reason>.*)")
 _CODE = re.compile(r"DGC\d{3}|[a-z][a-z0-9-]*")
 
 
@@ -44,7 +44,9 @@ class Suppressions:
 
 def find_suppressions(parsed: Parsed) -> Suppressions:
     """The comments of one file; a `#` inside a quoted or block text is none."""
-    lines, found, findings = parsed.lines, [], []
+    lines = parsed.lines
+    found: list[Suppression] = []
+    findings: list[Diagnostic] = []
     if "disaggc:" not in lines.text:
         return Suppressions()
     ranges = sorted(parsed.scalars)
@@ -57,14 +59,15 @@ def find_suppressions(parsed: Parsed) -> Suppressions:
         span = lines.span(at, match.end())
         rest = _REST.fullmatch(match["rest"])
         codes = tuple(code.strip() for code in rest["codes"].split(",")) if rest else ()
-        problem = _malformed(codes, rest["reason"] if rest else "")
+        reason = rest["reason"].strip() if rest else ""
+        problem = _malformed(codes, reason)
         if problem is not None or rest is None:
             example = "write `# disaggc: ignore[DGC412] why this is fine here`"
             findings.append(
                 finding("DGC131", problem or "the comment names no code in brackets", span, help=example)
             )
             continue
-        found.append(Suppression(codes, rest["reason"], span, _subject(parsed, span)))
+        found.append(Suppression(codes, reason, span, _subject(parsed, span, found)))
     return Suppressions(tuple(found), tuple(findings))
 
 
@@ -77,10 +80,13 @@ def _malformed(codes: tuple[str, ...], reason: str) -> str | None:
     return None if reason else "the comment gives no reason"
 
 
-def _subject(parsed: Parsed, span: SourceSpan) -> int:
+def _subject(parsed: Parsed, span: SourceSpan, above: Sequence[Suppression]) -> int:
+    """The line a comment speaks of. A comment right above in the same block of comments already found it."""
     lines = parsed.lines
     if lines.line_text(span.line)[: span.column - 1].strip():
         return span.line
+    if above and above[-1].span.line < span.line < above[-1].line:
+        return above[-1].line
     for line in range(span.line + 1, lines.count + 1):
         text = lines.line_text(line).strip()
         if text and not text.startswith("#"):
@@ -99,7 +105,8 @@ def apply_suppressions(
 
     codes: every code that exists, for names and misspellings. suppressible_errors: ids of errors that may be.
     """
-    names = {code.name: code.id for code in codes} | {code.id: code.id for code in codes}
+    known = tuple(codes)
+    names = {code.name: code.id for code in known} | {code.id: code.id for code in known}
     by_place: dict[tuple[str, int, str], tuple[int, str]] = {}
     remarks = list(suppressions.findings)
     unused: dict[tuple[int, str], Suppression] = {}

@@ -18,7 +18,7 @@ from disaggc.spec.near import nearest
 from disaggc.spec.shape import at
 from disaggc.spec.tree import Node, ScalarNode, child, plain
 from disaggc.spec.unknown import unknown_field
-from disaggc.spec.wording import clip, described, either, text_of, type_help
+from disaggc.spec.wording import clip, described, either, size_of, text_of, type_help
 
 _WANTED = {
     "model_type": "a mapping",
@@ -33,6 +33,8 @@ _WANTED = {
     "string_type": "a text",
     "bool_type": "`true` or `false`",
 }
+EXPLAINED = 500
+"""So many findings are put into words; no more than a hundred are shown."""
 _MAPPINGS = ("model_type", "model_attributes_type", "dict_type")
 _BOUNDS = {
     "greater_than": ("gt", "more than {}"),
@@ -65,8 +67,19 @@ def validate(root: Node) -> Spec | list[Diagnostic]:
     try:
         return Spec.model_validate(plain(root))
     except ValidationError as problem:
-        found = [_diagnostic(_located(root, item), root) for item in problem.errors(include_url=False)]
-        return _without_echoes(found)
+        items = problem.errors(include_url=False)
+        found = [_diagnostic(_located(root, item), root) for item in items[:EXPLAINED]]
+        rest = [_bare(_located(root, item)) for item in items[EXPLAINED:]]
+        return [*_without_echoes(found), *rest]
+
+
+def _bare(problem: _Problem) -> Diagnostic:
+    """A finding beyond those that are shown: counted, not explained, since near-misses take time."""
+    return error(
+        "DGC110" if problem.kind == "extra_forbidden" else "DGC112",
+        f"`{problem.field}` is wrong",
+        problem.path,
+    )
 
 
 def _without_echoes(found: list[Diagnostic]) -> list[Diagnostic]:
@@ -207,6 +220,9 @@ def _bad_value(problem: _Problem) -> Diagnostic:
                 f"{subject} is empty",
                 "give at least one entry" if problem.kind == "too_short" else None,
             )
+        case "too_long":
+            length, limit = size_of(problem.node), problem.context["max_length"]
+            message = f"{subject} has {length:,} entries, at most {limit:,} are allowed"
         case "string_too_long":
             length, limit = len(text_of(problem.node)), problem.context["max_length"]
             message = f"{subject} has {length:,} characters, at most {limit:,} are allowed"

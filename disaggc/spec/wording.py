@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from disaggc.spec.scalars import OLD_BOOLEANS
-from disaggc.spec.tree import MappingNode, Node, ScalarNode
+from disaggc.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 
 
 def type_help(kind: str, node: Node | None, name: str) -> str | None:
@@ -68,6 +68,13 @@ def either(choices: list[str]) -> str:
 def text_of(node: Node | None) -> str:
     """The value as written."""
     return node.text if isinstance(node, ScalarNode) else described(node)
+
+
+def size_of(node: Node | None) -> int:
+    """How many entries a mapping or a list has."""
+    if isinstance(node, MappingNode):
+        return len(node.entries)
+    return len(node.items) if isinstance(node, SequenceNode) else 0
 
 
 def clip(text: object) -> str:

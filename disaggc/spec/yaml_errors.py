@@ -41,6 +41,8 @@ _SENTENCES = {
         "write a value or quote the text",
     ),
     "did not find expected <document start>": ("the text goes on after its end", "check the indentation"),
+    "exceeded maximum nesting": ("values are nested too deep", "write them less deep"),
+    "found a tab character": ("a tab stands where YAML wants spaces", "replace the tab by spaces"),
     "did not find expected alphabetic": ("a text that begins with `*` or `&` needs quotes", "quote it"),
 }
 """The parser's words -> a sentence and what to do."""

@@ -131,6 +131,30 @@ def test_hundreds_of_mistakes_are_capped_with_a_note() -> None:
     assert outcome.diagnostics[-1].notes == ("150 more findings are not shown",)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# disaggc: ignore[DGC204] y\n" * 20_000 + VALID, []),
+        (VALID + "    proxy: {nodes: [" + ", ".join(["zz"] * 20_000) + "]}\n", ["DGC114 18:13"]),
+        (
+            changed(("hosts: {n1: 10.0.0.1, n2: 10.0.0.2}", "count: 4096")).replace(
+                "    big:",
+                "    b1: &b\n      count: 4096\n      accelerator: {type: mi300x, per_node: 8}\n    b2: *b\n    b3: *b\n    b4: *b\n    big:",
+            ),
+            ["DGC114 4:3"],
+        ),
+        ("? " * 100_000, ["DGC105 1:131"]),
+        ("[" * 1_000_000, ["DGC102 1:1001"]),
+        (VALID + "#" + " #" * 500_000 + "\n", []),
+    ],
+    ids=["comments", "long list", "many nodes", "deep keys", "brackets", "hashes"],
+)
+def test_large_and_odd_texts_cost_little(text: str, expected: list[str]) -> None:
+    start = time.process_time()
+    assert said(loaded(text)) == expected
+    assert time.process_time() - start < 3
+
+
 @given(st.binary(max_size=300))
 def test_no_bytes_raise(content: bytes) -> None:
     outcome = loaded(content)
