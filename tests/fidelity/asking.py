@@ -1,0 +1,74 @@
+"""What perf says of a subject: every quantity of a point at the three corners or at one set of constants."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from disaggc.perf.case import Case, Point as Evaluated
+from disaggc.perf.demand import demand_of
+from disaggc.perf.engine_model import StepTimes
+from disaggc.perf.memory import NoFit
+from disaggc.perf.stations import Sized
+from tests.fidelity.subjects import Subject
+
+Scores = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """A quantity with its printed 80 % range."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Asked:
+    """A subject ready to be evaluated at any constants."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        sized = []
+        for pool in subject.layout.pools:
+            fit = subject.models.memory(subject.service, pool.group, pool.role, shape=pool.shape)
+            if isinstance(fit, NoFit):
+                raise ValueError(f"does not fit: {fit.need}")
+            sized.append(Sized(pool, fit))
+        self.case = Case(subject.models, subject.service, tuple(sized), classes=demand_of(subject.service))
+        self._engines = [
+            subject.models.engine(subject.service, p.pool.group, p.pool.shape) for p in self.case.pools
+        ]
+
+    def at(self, scores: Scores) -> dict[str, float]:
+        """All quantities with each constant at its score."""
+        return self._quantities([StepTimes(e.work, e.constants.drawn(dict(scores))) for e in self._engines])
+
+    def predicted(self) -> dict[str, Predicted]:
+        """All quantities with the range that a plan prints."""
+        worst, likely, best = (self._figures(self.case.at_corner(i)) for i in range(3))
+        return {
+            name: Predicted(value, min(worst[name], value, best[name]), max(worst[name], value, best[name]))
+            for name, value in likely.items()
+        }
+
+    def _quantities(self, times: list[StepTimes]) -> dict[str, float]:
+        return self._figures(self.case._evaluated(times))
+
+    def _figures(self, seen: Evaluated) -> dict[str, float]:
+        one, steady = seen.classes[0], seen.steady
+        demand, gpus = self.case.classes[0], self._gpus()
+        tpot = steady.step_s * demand.steps_per_token
+        return {
+            "ttft_p50": one.ttft[0], "ttft_p99": one.ttft[2],
+            "ttft_mean": one.ttft[0],
+            "tpot": tpot, "itl_p50": one.itl[0], "itl_p99": one.itl[2],
+            "e2e_p50": one.e2e[0], "e2e_mean": one.e2e[0],
+            "rps": one.rate, "output_tps": seen.output_tok_per_s, "total_tps": seen.total_tok_per_s,
+            "output_tps_gpu": seen.output_tok_per_s / gpus, "total_tps_gpu": seen.total_tok_per_s / gpus,
+            "user_tps": 1 / tpot if tpot > 0 else math.inf,
+        }  # fmt: skip
+
+    def _gpus(self) -> float:
+        return float(sum(p.pool.replicas * p.pool.shape.accelerators for p in self.case.pools))

@@ -1,0 +1,135 @@
+"""Rows of a measured table -> points: one configuration with all the figures published for it, in base units.
+
+Knows the table's columns and its spellings, no model of performance. A row that cannot be used is kept with its reason.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_CONFIGURATION = (
+    "source", "model", "precision", "gpu", "n_gpus", "backend", "mode", "p_workers", "p_parallel", "p_gpus",
+    "d_workers", "d_parallel", "d_gpus", "isl", "osl", "concurrency", "rate_rps", "slo",
+)  # fmt: skip
+COLUMNS = (*_CONFIGURATION, "row_id", "nodes", "metric", "value", "unit", "note")
+QUANTITIES = {
+    "ttft": "ttft_p50", "median_ttft": "ttft_p50", "p99_ttft": "ttft_p99", "mean_ttft": "ttft_mean",
+    "median_tpot": "tpot", "mean_tpot": "tpot", "median_itl": "itl_p50", "p99_itl": "itl_p99",
+    "median_e2el": "e2e_p50", "mean_e2el": "e2e_mean",
+    "total_throughput": "total_tps", "total_token_throughput": "total_tps", "total_throughput_per_gpu": "total_tps_gpu",
+    "output_throughput": "output_tps", "output_throughput_per_gpu": "output_tps_gpu",
+    "request_throughput": "rps", "gen_tps_per_user": "user_tps", "kv_transfer_time": "kv_s",
+    "input_throughput_per_node": "prefill_tps_node", "prefill_throughput_per_gpu": "prefill_tps_gpu",
+    "prefill_throughput": "prefill_tps", "output_throughput_per_node": "decode_tps_node",
+    "decode_throughput_per_gpu": "decode_tps_gpu",
+}  # fmt: skip
+"""Published metric (without `_ms`) -> the quantity that is predicted."""
+_SECONDS = {"ms": 1e-3, "s": 1.0, "us": 1e-6}
+
+
+@dataclass(slots=True)
+class Point:
+    """One configuration. measured: quantity -> values in base units, each with its row id."""
+
+    source: str
+    model: str
+    precision: str
+    gpu: str
+    backend: str
+    mode: str
+    n_gpus: float
+    p_workers: float
+    p_parallel: str
+    p_gpus: float
+    d_workers: float
+    d_parallel: str
+    d_gpus: float
+    isl: float
+    osl: float
+    concurrency: float
+    rate: float
+    note: str
+    measured: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
+
+    @property
+    def system(self) -> tuple[str, ...]:
+        """What one calibration covers: model, precision, accelerator, engine, source."""
+        return (self.source, self.model, self.precision, self.gpu, self.backend.split()[0] if self.backend else "")
+
+    @property
+    def layout(self) -> tuple[object, ...]:
+        """The pools, without the load."""
+        return (self.mode, self.p_workers, self.p_parallel, self.d_workers, self.d_parallel, self.n_gpus)
+
+    def value(self, quantity: str) -> float:
+        """Mean of what was published for a quantity; NaN where nothing was."""
+        found = [v for _, v in self.measured.get(quantity, ())]
+        return sum(found) / len(found) if found else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All points of a file, and the rows that are not points: reason -> how many."""
+
+    points: tuple[Point, ...]
+    rows: tuple[dict[str, str], ...]
+    skipped: Counter[str]
+
+
+def read_table(path: Path) -> Table:
+    """Every row of a table with the columns of `COLUMNS`; columns that are missing count as empty."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [{c: (row.get(c) or "").strip() for c in COLUMNS} for row in csv.DictReader(file)]
+    points: dict[tuple[str, ...], Point] = {}
+    skipped: Counter[str] = Counter()
+    for row in rows:
+        quantity, value = _quantity(row)
+        if quantity is None:
+            skipped[f"metric `{row['metric']}` is not predicted row by row"] += 1
+        elif not math.isfinite(value) or value <= 0:
+            skipped["no positive value"] += 1
+        else:
+            key = tuple(row[c] for c in _CONFIGURATION) + (_series(row),)
+            point = points.setdefault(key, _point(row))
+            point.measured.setdefault(quantity, []).append((row["row_id"], value))
+    return Table(tuple(points.values()), tuple(rows), skipped)
+
+
+def _series(row: dict[str, str]) -> str:
+    """Rows of one configuration that the note tells apart: with and without speculative decoding."""
+    return "mtp" if re.search(r"\bMTP\b(?! row)", row["note"]) and "noMTP" not in row["note"] else ""
+
+
+def _quantity(row: dict[str, str]) -> tuple[str | None, float]:
+    name = row["metric"].lower().removesuffix("_ms").removesuffix("_s")
+    quantity, value = QUANTITIES.get(name), number(row["value"])
+    scale = _SECONDS.get(row["unit"].lower(), 1.0)
+    return quantity, value * (scale if quantity and quantity.split("_")[0] in {"ttft", "tpot", "itl", "e2e", "kv"} else 1.0)
+
+
+def number(text: str) -> float:
+    """A number, or NaN where the column holds text or nothing."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _point(row: dict[str, str]) -> Point:
+    osl = number(row["osl"])
+    told = re.search(r"actual mean output (\d+) tok", row["note"])
+    isl = number(row["isl"])
+    if "uniform in [0.8,1.0]" in row["note"] or row["source"].startswith("inferencex_"):
+        isl, osl = (x if row["source"] == "inferencex_token_position" else 0.9 * x for x in (isl, osl))
+    return Point(
+        **{c: row[c] for c in ("source", "model", "precision", "gpu", "backend", "mode", "p_parallel", "d_parallel", "note")},
+        **{c: number(row[c]) for c in ("n_gpus", "p_workers", "p_gpus", "d_workers", "d_gpus", "concurrency")},
+        isl=isl,
+        osl=float(told.group(1)) if told else osl,
+        rate=number(row["rate_rps"]),
+    )
