@@ -9,15 +9,13 @@ from typing import assert_never
 
 from pydantic import ValidationError
 
-from disaggc.diagnostics.model import Diagnostic, Outcome, error
+from disaggc.diagnostics.model import Outcome, error
 from disaggc.emit.engine_part import EnginePart
 from disaggc.ir.canonical import fingerprint
 from disaggc.ir.plan import DeploymentPlan, Literally, Pool, Replica, Role, ServicePlan
 from disaggc.routing.limits import ApiKeySource, ClassEntry, Listen, Timeouts
 from disaggc.routing.table import Dialect, KvEndpoint, Policy, PoolEntry, ReplicaEntry, RoutingTable
 
-IDENTITY_BEFOREHAND = frozenset({"nixl-push", "mooncake"})
-"""Connectors whose decode request names the prefill engine before prefill has answered."""
 STOP_MARGIN_S = 10
 """What a proxy needs after the last answer."""
 HANDOFF_SHARE = 0.6
@@ -40,9 +38,6 @@ def routing_table(
     listen_port: int | None = None,
 ) -> Outcome[RoutingTable]:
     """The table of one service. host_of: where a replica answers HTTP. parts: first part by replica address."""
-    unknown = _unknown_identity(service)
-    if unknown is not None:
-        return Outcome(None, (unknown,))
     try:
         table = RoutingTable(
             service=service.name,
@@ -69,24 +64,6 @@ def routing_table(
         text = f"the routing file of service `{service.name}` cannot be written: `{place}`: {first['msg']}"
         return Outcome(None, (error("DGC602", text, ("services", service.name)),))
     return Outcome(table)
-
-
-def _unknown_identity(service: ServicePlan) -> Diagnostic | None:
-    """DGC602 where decode must be told prefill's identity, which vLLM draws anew at every start."""
-    if service.connector is None or service.connector.type not in IDENTITY_BEFOREHAND:
-        return None
-    makers = [pool for pool in service.pools if pool.role in (Role.PREFILL, Role.FLEXIBLE)]
-    if all(_engine_id(replica) is not None for pool in makers for replica in pool.replicas):
-        return None
-    kind = service.connector.type
-    return error(
-        "DGC602",
-        f"`services.{service.name}.engine.connector.type` is `{kind}`, whose decode engines must be told each prefill "
-        "engine's identity beforehand; a pinned identity outlives a restart and misleads peers, so no routing file is "
-        "written",
-        ("services", service.name, "engine", "connector", "type"),
-        help="use `type: nixl`, where prefill's answer carries the identity",
-    )
 
 
 def _dialect(service: ServicePlan) -> Dialect:
@@ -128,7 +105,7 @@ def _replica(service: ServicePlan, pool: Pool, replica: Replica, *, host: str) -
             side_channel_port=ports.side_channel,
             bootstrap_port=ports.bootstrap,
             notify_port=ports.notify,
-            engine_id=_engine_id(replica),
+            engine_id=_engine_id(replica, pool.shape.dp),
         )
     return ReplicaEntry(
         address=replica.address,
@@ -151,9 +128,12 @@ def _transfer_config(replica: Replica) -> Mapping[str, object]:
     return config if isinstance(config, dict) else {}
 
 
-def _engine_id(replica: Replica) -> str | None:
+def _engine_id(replica: Replica, dp: int) -> str | None:
+    """The pinned identity; of several data-parallel engines the first, which the proxy asks for by rank."""
     pinned = _transfer_config(replica).get("engine_id")
-    return pinned if isinstance(pinned, str) else None
+    if not isinstance(pinned, str):
+        return None
+    return f"{pinned}_dp0" if dp > 1 else pinned
 
 
 def _literal(replica: Replica, flag: str) -> str | None:

@@ -154,7 +154,7 @@ _PROTOCOLS: dict[Dialect, Protocol] = {
     ),
     Dialect.NIXL_PUSH: Protocol(
         concurrent=True, answers=False, keeps_only_capped=False,
-        prefill_params=_remote_decode, decode_params=_push_decode,
+        prefill_params=_remote_decode, decode_params=_push_decode, rank_headers=True,
     ),
     Dialect.MOONCAKE: Protocol(
         concurrent=True, answers=False, keeps_only_capped=True,

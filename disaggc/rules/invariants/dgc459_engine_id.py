@@ -12,6 +12,9 @@ from disaggc.diagnostics import Severity
 from disaggc.rules.planned import options, replicas, service_path, transfer
 from disaggc.rules.rule import Edit, Finding, Planned, PlanRule
 
+_NAMED_BEFOREHAND = ("nixl-push", "mooncake")
+"""Here decode must be told the identity before prefill has answered; there is no other way than to pin it."""
+
 
 def check(planned: Planned) -> Iterator[Finding]:
     """`engine_id` anywhere in the transfer configuration; `enforce_handshake_compat` other than true."""
@@ -20,7 +23,8 @@ def check(planned: Planned) -> Iterator[Finding]:
         if config is None:
             continue
         extra = options(config)
-        if "engine_id" in config or "engine_id" in extra:
+        needed = service.connector is not None and service.connector.type in _NAMED_BEFOREHAND
+        if "engine_id" in extra or ("engine_id" in config and not needed):
             yield Finding(
                 f"{replica.address} pins `engine_id`; peers cannot tell a restart", service_path(service)
             )

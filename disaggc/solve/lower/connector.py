@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from disaggc.catalog.engines import EngineSnapshot
 from disaggc.ir.plan import ConnectorPlan, Ports, Role
@@ -18,6 +19,17 @@ _NAMES = {
 }
 _KV_ROLE = {Role.PREFILL: "kv_producer", Role.DECODE: "kv_consumer", Role.FLEXIBLE: "kv_both"}
 LEASE_KEY = "kv_lease_duration"
+_NAMED_BEFOREHAND = ("nixl-push", "mooncake")
+"""Decode is told the prefill engine's identity before prefill has answered, so the identity must be known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the replica stands: its plan address, the fabric between nodes and the accelerators' vendor."""
+
+    address: str
+    fabric: str
+    vendor: str
 
 
 def connector_plan(service: ResolvedService, lease_s: int) -> ConnectorPlan:
@@ -35,16 +47,17 @@ def has_leases(snapshot: EngineSnapshot, name: str) -> bool:
 
 
 def transfer_config(
-    service: ResolvedService, plan: ConnectorPlan, role: Role, *, ports: Ports, fabric: str, vendor: str
+    service: ResolvedService, plan: ConnectorPlan, role: Role, *, ports: Ports, place: Place
 ) -> str:
     """The JSON of `--kv-transfer-config`, keys sorted.
 
-    No engine_id: a pinned one survives restarts and misleads peers.
+    No engine_id where prefill's answer carries it: a pinned one survives restarts and misleads peers. Connectors whose
+    decode request names the prefill engine leave no choice.
     """
     extra: dict[str, SettingValue] = {}
     if has_leases(service.snapshot, plan.name):
         extra[LEASE_KEY] = plan.lease_s
-    if fabric == "efa" and plan.type in ("nixl", "nixl-push"):
+    if place.fabric == "efa" and plan.type in ("nixl", "nixl-push"):
         # UCX never uses RDMA on EFA; the transfer would fall back to TCP without a word.
         extra["backends"] = ["LIBFABRIC"]
     if plan.type == "moriio" and ports.side_channel is not None and ports.notify is not None:
@@ -56,7 +69,9 @@ def transfer_config(
         "kv_load_failure_policy": plan.load_failure,
         "kv_connector_extra_config": _sorted(extra),
     }
-    if vendor == "cpu":
+    if plan.type in _NAMED_BEFOREHAND and role is not Role.DECODE:
+        config["engine_id"] = place.address.replace("/", "-")
+    if place.vendor == "cpu":
         config["kv_buffer_device"] = "cpu"
     return json.dumps(config, sort_keys=True)
 

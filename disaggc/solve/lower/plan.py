@@ -91,7 +91,7 @@ def _service(
     )
     connector = None if found.mode == "colocated" else connector_plan(service, times.lease_s)
     pools = service_pools(models, service, found, connector=connector, times=times)
-    grace = max(pool.timings.shutdown_s for pool in pools)
+    grace = max(pool.timings.grace_s for pool in pools)
     return ServicePlan(
         name=service.name,
         mode=found.mode,

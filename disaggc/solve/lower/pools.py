@@ -11,7 +11,7 @@ from disaggc.perf.memory import Fit, MemoryDemand, NoFit, fit
 from disaggc.perf.models import Models
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService, ResolvedSpec
 from disaggc.solve.lower.arguments import EngineSizes, engine_arguments
-from disaggc.solve.lower.connector import transfer_config
+from disaggc.solve.lower.connector import Place, transfer_config
 from disaggc.solve.lower.environment import engine_env
 from disaggc.solve.lower.lifecycle import timings
 from disaggc.solve.lower.ports import replica_ports
@@ -152,6 +152,7 @@ class _PoolBuilder:
         )
 
     def _replica(self, index: int, placed: Placed, lifecycle: Timings) -> Replica:
+        address = f"{self.service.name}/{self.kind.role.value}/{index}"
         nodes = len(placed.slots)
         kind = None if self.connector is None else self.connector.type
         ports = replica_ports(
@@ -164,12 +165,11 @@ class _PoolBuilder:
                 self.connector,
                 self.kind.role,
                 ports=ports,
-                fabric=self.resolved.fabric.type,
-                vendor=self.group.accelerator.vendor,
+                place=Place(address, self.resolved.fabric.type, self.group.accelerator.vendor),
             )
         sizes = self._sizes()
         return Replica(
-            address=f"{self.service.name}/{self.kind.role.value}/{index}",
+            address=address,
             index=index,
             slots=tuple(Slot(node=s.node, rank=s.rank, devices=s.devices) for s in placed.slots),
             ports=ports,
