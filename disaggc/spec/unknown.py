@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from disaggc.diagnostics import Diagnostic, FieldPath, Severity, path_text
+from disaggc.diagnostics import Diagnostic, FieldPath, Label, Severity, path_text
 from disaggc.spec.near import misspelt, nearest
 from disaggc.spec.shape import ANY, at, paths, spec_shape
 from disaggc.spec.tree import MappingNode, Node, descend
@@ -15,9 +15,23 @@ _ENGINE_LEVELS = ("engine", "prefill", "decode")
 def unknown_field(path: FieldPath, root: Node) -> Diagnostic:
     """Unknown fields are errors: an ignored field is a silent mistake."""
     parent, name = path[:-1], str(path[-1])
+    level, beside = at(parent), descend(root, parent)
+    if level is not None and name in level.fields and isinstance(beside, MappingNode):
+        return _excluded(path, beside)
     where = f"in `{path_text(parent)}`" if parent else "at the top of the document"
     message = f"there is no field `{clip(name)}` {where}"
     return Diagnostic("DGC110", Severity.ERROR, message, path, help=_help(parent, name, root), at_key=True)
+
+
+def _excluded(path: FieldPath, beside: MappingNode) -> Diagnostic:
+    """A field of another form of the same value: it exists, but not beside what chose the form."""
+    others = [key for key in beside.entries if key != path[-1]]
+    listed = ", ".join(f"`{clip(key)}`" for key in others)
+    labels = tuple(Label((*path[:-1], key), "not beside this") for key in others[:1])
+    message = f"`{clip(path[-1])}` cannot stand beside {listed}"
+    return Diagnostic(
+        "DGC115", Severity.ERROR, message, path, labels=labels, help="keep one form", at_key=True
+    )
 
 
 def _help(parent: FieldPath, name: str, root: Node) -> str:
