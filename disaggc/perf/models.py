@@ -12,7 +12,7 @@ from disaggc.perf.constants import Constants, latin_draws
 from disaggc.perf.engine_model import EngineModel, StepTimes
 from disaggc.perf.memory import Fit, MemoryDemand, NoFit, fit
 from disaggc.perf.priors import prior_constants
-from disaggc.perf.work import work_of
+from disaggc.perf.work import linked_accelerators, work_of
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService, ResolvedSpec
 
 DRAWS = 24
@@ -41,7 +41,7 @@ class Models:
 
     def constants(self, service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> Constants:
         """Priors of the hardware, replaced where the calibration file knows this model, accelerator and shape."""
-        crosses = shape.tp * shape.dp > group.per_node
+        crosses = shape.tp * shape.dp > max(group.per_node, linked_accelerators(group))
         prior = prior_constants(group.accelerator, self.resolved.fabric, crosses_nodes=crosses)
         if self.calibration is None:
             return prior

@@ -14,6 +14,8 @@ from disaggc.resolve.model import NodeGroupFacts, ResolvedService
 
 _ACTIVATION_BYTES = 2.0
 _ALL_REDUCES_PER_LAYER = 2
+_LARGEST_BOARD = 16
+"""Accelerators on the largest board of one node; a larger link domain is a rack's and crosses nodes (NVL72)."""
 _KERNELS = {"layer": 8, "mla": 4, "experts": 6, "linear": 3}
 """Small kernels a decoder layer launches, by what it contains; counted in profiles of fused decode graphs."""
 
@@ -133,12 +135,17 @@ def _kernels(model: ModelFacts) -> float:
 
 def _group_speed(group: NodeGroupFacts, members: int) -> float:
     """Bytes/s one accelerator moves to its group: over the link inside a domain, else its share of the NICs."""
-    inside = min(group.accelerator.link_domain, group.per_node) if group.accelerator.link_domain > 1 else 1
-    if members <= max(inside, 1):
+    if members <= linked_accelerators(group):
         return group.accelerator.link_bytes_per_s
     if members <= group.per_node:
         return group.accelerator.link_bytes_per_s / 2  # through the host: PCIe both ways
     return nic_speed_per_accelerator(group)
+
+
+def linked_accelerators(group: NodeGroupFacts) -> int:
+    """Accelerators that one fast link domain joins here: a node's, or a rack's where the link leaves the node."""
+    domain = group.accelerator.link_domain
+    return domain if domain > _LARGEST_BOARD else max(1, min(domain, group.per_node))
 
 
 def nic_speed_per_accelerator(group: NodeGroupFacts) -> float:

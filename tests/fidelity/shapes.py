@@ -40,6 +40,8 @@ def _parallel(text: str, known: int | None) -> Shape | None:
         return Shape(dp=int(match.group(1)), ep=int(match.group(1)))
     if match := re.match(r"TP(\d+)PP(\d+)", text):
         return Shape(tp=int(match.group(1)), pp=int(match.group(2)))
+    if match := re.match(r"TEP(\d+)(?!\w)", text):
+        return Shape(tp=int(match.group(1)), ep=int(match.group(1)))
     if match := re.match(r"TP(\d+)(EP)?(?!\w)", text):
         tp = int(match.group(1))
         return Shape(tp=tp, ep=tp if match.group(2) else 1)

@@ -24,7 +24,7 @@ from tests.perf.perf_cases import CATALOG, load, nodes, resolved, service
 _MODELS = Path(__file__).with_name("models.toml")
 MODEL_ALIASES = {
     "deepseek-r1-671b": "deepseek-ai/DeepSeek-R1", "deepseek-r1": "deepseek-ai/DeepSeek-R1",
-    "deepseek-r1-0528": "deepseek-ai/DeepSeek-R1", "deepseek-v3/r1": "deepseek-ai/DeepSeek-V3",
+    "deepseek-r1-0528": "deepseek-ai/DeepSeek-R1", "r1": "deepseek-ai/DeepSeek-R1",
     "deepseek-v3 (finetuned)": "deepseek-ai/DeepSeek-V3", "deepseek-v3": "deepseek-ai/DeepSeek-V3",
     "deepseek-v3.1": "deepseek-ai/DeepSeek-V3", "deepseek-v3.2": "deepseek-ai/DeepSeek-V3.2",
     "gpt-oss-120b": "openai/gpt-oss-120b", "gpt-oss-20b": "openai/gpt-oss-20b",
