@@ -32,7 +32,10 @@ class Head:
 
     def value(self, name: bytes) -> bytes:
         """The first value of a header, empty when absent."""
-        return next((v for n, v in self.headers if n == name), b"")
+        for known, value in self.headers:
+            if known == name:
+                return value
+        return b""
 
 
 def parse_head(text: bytes) -> Head:
@@ -46,7 +49,14 @@ def parse_head(text: bytes) -> Head:
     keep_alive, chunked, length = match[1] == b"1", False, None
     for line in lines[1:]:
         name, colon, value = line.partition(b":")
-        if not colon or not name or name.strip() != name or b"\n" in line or b"\r" in line:
+        if (
+            not colon
+            or not name
+            or name[-1:] in b" \t"
+            or name[:1] in b" \t"
+            or b"\n" in line
+            or b"\r" in line
+        ):
             raise BadAnswerError("not an HTTP header")
         name, value = name.lower(), value.strip()
         headers.append((name, value))

@@ -42,8 +42,9 @@ class Front(asyncio.Protocol):
     """A client connection."""
 
     __slots__ = (
-        "_body", "_body_size", "_field_bytes", "_fields", "_headers", "_in_body", "_parser", "_queue", "_serve", "_since",
-        "_stalled_since", "_throttled", "_url", "closing", "peers", "receiving", "running", "service", "transport",
+        "_body", "_body_size", "_field_bytes", "_fields", "_headers", "_in_body", "_parser", "_queue", "_serve",
+        "_since", "_stalled_since", "_throttled", "_url", "closing", "peers", "receiving", "running", "service",
+        "transport",
     )  # fmt: skip
 
     def __init__(

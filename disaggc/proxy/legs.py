@@ -16,11 +16,11 @@ from disaggc.proxy.events import events_of, is_failure, is_suspect, usage_of
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.fleet import Replica
 from disaggc.proxy.framing import BadAnswerError
-from disaggc.proxy.members import value_end
 from disaggc.proxy.upstream import Answer, Connection
 from disaggc.routing.table import Dialect
 
-_KV_MEMBER = re.compile(rb'"kv_transfer_params"\s*+:\s*+')
+_DECODER = json.JSONDecoder()
+_KV_MEMBER = re.compile(r'"kv_transfer_params"\s*+:\s*+')
 _NO_CHOICES = re.compile(rb'"choices"\s*+:\s*+(?:\[\s*\]|null)')
 RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses that say the engine, not the request, is the problem."""
@@ -82,15 +82,15 @@ def handed_over(answer: Answer, dialect: Dialect) -> tuple[bytes, int]:
 
     LegError when prefill did not keep its KV: decode would silently do all the work alone.
     """
-    member = _KV_MEMBER.search(answer.body)
-    if member is None:
-        raise LegError("no-params")
     try:
-        end = value_end(answer.body, member.end())
-        params = json.loads(answer.body[member.end() : end])
+        text = answer.body.decode()
+        member = _KV_MEMBER.search(text)
+        if member is None:
+            raise LegError("no-params")
+        params, end = _DECODER.raw_decode(text, member.end())
     except (ValueError, RecursionError):
         raise LegError("bad-answer") from None
     if params_fault(params, dialect) is not None:
         raise LegError("no-params")
     usage = usage_of(answer.body)
-    return answer.body[member.start() : end], usage.prompt if usage else 0
+    return text[member.start() : end].encode(), usage.prompt if usage else 0

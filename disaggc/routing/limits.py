@@ -5,16 +5,27 @@ Knows nothing of replicas and policies.
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+
+def _is_host(text: str) -> str:
+    """A name as it stands; whatever has a colon must be an IPv6 address, with or without brackets."""
+    if ":" in text:
+        inner = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+        ipaddress.IPv6Address(inner)
+    return text
+
 
 Host = Annotated[
     str,
     StringConstraints(
-        pattern=r"^(\[?[0-9A-Fa-f:]{2,39}\]?|[A-Za-z0-9]([A-Za-z0-9\-]{0,62})(\.[A-Za-z0-9]([A-Za-z0-9\-]{0,62}))*\.?)$",
+        pattern=r"^(\[[0-9A-Fa-f:]{2,39}\]|[0-9A-Fa-f:]{2,39}|[A-Za-z0-9][A-Za-z0-9\-]{0,62}(\.[A-Za-z0-9][A-Za-z0-9\-]{0,62})*\.?)$",
         max_length=253,
     ),
+    AfterValidator(_is_host),
 ]
 """A literal IPv4 or IPv6 address, or a DNS name: nothing that could carry a path, a port or user info."""
 Port = Annotated[int, Field(ge=1, le=65535)]

@@ -95,7 +95,7 @@ class Engine:
                 task.cancel()
             with suppress(asyncio.CancelledError, ConnectionError):
                 await watch
-        return keep and not watch.done() or (keep and watch.cancelled())
+        return (keep and not watch.done()) or (keep and watch.cancelled())
 
     # --- answers ---
 

@@ -1,0 +1,263 @@
+"""The whole proxy as processes: `disaggc proxy`, its workers, its administration."""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+
+import aiohttp
+import pytest
+
+from tests.proxy.engine import Engine
+from tests.proxy.harness import Reply, Stack, prompt, read_reply, request, run
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as s:
+        return s.getsockname()[1]
+
+
+class Proxy:
+    """A running proxy with engines in this process."""
+
+    def __init__(self, stack, tmp_path, workers):
+        self.stack, self.path, self.workers = stack, tmp_path / "routing.json", workers
+        self.port, self.admin = free_port(), free_port()
+
+    def table(self, generation=1, **changes):
+        listen = {"host": "127.0.0.1", "port": self.port, "admin_port": self.admin}
+        return self.stack.routing(generation, listen=listen, **changes)
+
+    def write(self, table):
+        beside = self.path.with_suffix(".new")
+        beside.write_text(json.dumps(table))
+        beside.replace(self.path)
+
+    @contextlib.asynccontextmanager
+    async def up(self):
+        for engine in (*self.stack.prefills, *self.stack.decodes):
+            await engine.start()
+        self.stack.port = self.port
+        self.write(self.table())
+        program = ["-c", "from disaggc.cli.main import run; run()", "proxy", "--config", str(self.path)]
+        self.process = await asyncio.create_subprocess_exec(
+            sys.executable, *program, "--workers", str(self.workers), stderr=asyncio.subprocess.PIPE
+        )
+        self.said = []
+        reading = asyncio.ensure_future(self._read())
+        self.session = aiohttp.ClientSession(f"http://127.0.0.1:{self.admin}")
+        try:
+            async with asyncio.timeout(20):
+                while (await self.status("/health")) != 200:
+                    await asyncio.sleep(0.05)
+            yield self
+        finally:
+            await self.session.close()
+            if self.process.returncode is None:
+                self.process.send_signal(signal.SIGTERM)
+                await asyncio.wait_for(self.process.wait(), 10)
+            reading.cancel()
+            for engine in (*self.stack.prefills, *self.stack.decodes):
+                await engine.stop()
+
+    async def _read(self):
+        while line := await self.process.stderr.readline():
+            self.said.append(line.decode())
+
+    async def status(self, path):
+        try:
+            async with self.session.get(path) as answer:
+                return answer.status
+        except aiohttp.ClientError:
+            return 0
+
+    async def metric(self, name):
+        async with self.session.get("/metrics") as answer:
+            lines = (await answer.text()).splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.split("{")[0].split(" ")[0] == f"disaggc_proxy_{name}")
+
+    async def children(self):
+        text = open(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read()
+        return [int(p) for p in text.split()]
+
+
+async def eventually(check, seconds=10):
+    async with asyncio.timeout(seconds):
+        while not await check():
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_serves_counts_and_drains(tmp_path, workers):
+    async def go():
+        stack = Stack(decodes=[Engine("d0", step_s=0.02, tokens=4)])
+        async with Proxy(stack, tmp_path, workers).up() as p:
+            replies = await asyncio.gather(*(stack.ask(prompt(stream=i % 2 == 0)) for i in range(30)))
+            assert {r.status for r in replies} == {200}
+            assert await p.metric("requests_total") == 30
+            assert await p.metric("requests_in_flight") == 0
+            assert await p.metric("output_tokens_total") == 120
+            assert await p.metric("tokens_in_flight") == pytest.approx(0)
+            async with p.session.get("/admin/lengths") as answer:
+                lengths = (await answer.json())["default"]
+            assert sum(lengths["input"]["counts"]) == 30
+            assert lengths["output"]["total"] == 120
+            reader, writer = await stack.connect()
+            stack.decodes[0].tokens, stack.decodes[0].step_s = 20, 0.05
+            writer.write(request(prompt(stream=True, max_tokens=20)))
+            await reader.readuntil(b"t1 ")
+            p.process.send_signal(signal.SIGTERM)
+            await reader.readuntil(b"t19 ")
+            await reader.readuntil(b"0\r\n\r\n")
+            assert await asyncio.wait_for(p.process.wait(), 10) == 0
+            writer.close()
+
+    run(go())
+
+
+def test_live_tables_by_file_and_by_put(tmp_path):
+    async def go():
+        stack = Stack(decodes=[Engine("d0"), Engine("d1")])
+        async with Proxy(stack, tmp_path, 2).up() as p:
+            table = p.table(2)
+            table["pools"][1]["replicas"][0]["state"] = "draining"
+            async with p.session.put("/admin/routing", json=table) as answer:
+                assert (answer.status, await answer.json()) == (200, {"generation": 2})
+            for _ in range(6):
+                await stack.ask(prompt())
+            assert stack.decodes[0].seen == []
+            assert json.loads(p.path.read_text())["generation"] == 2
+            async with p.session.put("/admin/routing", json=p.table(1)) as answer:
+                assert answer.status == 409
+            async with p.session.put("/admin/routing", data=b"{") as answer:
+                assert answer.status == 400
+            async with p.session.put("/admin/routing", json={**table, "generation": 9, "service": "other"}) as answer:
+                assert answer.status == 409
+            p.path.write_text("{ half a fi")
+            await asyncio.sleep(0.7)
+            assert (await stack.ask(prompt())).status == 200
+            p.write(p.table(3))
+
+            async def in_effect():
+                return await p.metric("routing_generation") == 3
+
+            await eventually(in_effect)
+            for _ in range(6):
+                await stack.ask(prompt())
+            assert stack.decodes[0].seen
+            async with p.session.post("/admin/drain", params={"replica": "chat/decode/1"}) as answer:
+                assert (await answer.json())["generation"] == 4
+            async with p.session.get("/admin/pools") as answer:
+                states = {r["address"]: r["state"] for r in (await answer.json())["replicas"]}
+            assert states["chat/decode/1"] == "draining"
+            async with p.session.post("/admin/drain", params={"replica": "nobody"}) as answer:
+                assert answer.status == 404
+
+    run(go())
+
+
+def test_a_worker_that_dies_is_replaced(tmp_path):
+    async def go():
+        stack = Stack()
+        async with Proxy(stack, tmp_path, 1).up() as p:
+            assert (await stack.ask(prompt())).status == 200
+            (worker,) = await p.children()
+            os.kill(worker, signal.SIGKILL)
+            reply: Reply = await stack.ask(prompt())
+            assert reply.status == 200, "its socket outlives it, so the client only waits"
+            assert await p.children() != [worker]
+
+    run(go())
+
+
+def test_control_killed_lets_workers_finish_and_go(tmp_path):
+    async def go():
+        stack = Stack(decodes=[Engine("d0", step_s=0.05, tokens=10)])
+        async with Proxy(stack, tmp_path, 1).up() as p:
+            (worker,) = await p.children()
+            reader, writer = await stack.connect()
+            writer.write(request(prompt(stream=True, max_tokens=10)))
+            await reader.readuntil(b"t1 ")
+            p.process.kill()
+            reply = await reader.readuntil(b"0\r\n\r\n")
+            assert b"t9 " in reply
+            writer.close()
+
+            async def gone():
+                return not os.path.exists(f"/proc/{worker}") or "Z" in open(f"/proc/{worker}/stat").read().split()[2]
+
+            await eventually(gone)
+
+    run(go())
+
+
+def test_probes_eject_and_readmit(tmp_path):
+    async def go():
+        stack = Stack(table={"health": {"interval_s": 0.1, "timeout_s": 0.5, "eject_after": 2, "readmit_after": 2, "canary_s": 0.2}})
+        async with Proxy(stack, tmp_path, 1).up() as p:
+
+            async def canary_ok():
+                async with p.session.get("/admin/canaries") as answer:
+                    pairs = (await answer.json())["pairs"]
+                return [c["result"] for c in pairs] == ["ok"]
+
+            await eventually(canary_ok)
+            await stack.decodes[0].stop()
+
+            async def out():
+                return await p.metric("replica_healthy") == 1
+
+            await eventually(out)
+            assert (await stack.ask(prompt())).status == 503
+            await stack.decodes[0].start()
+
+            async def back():
+                return await p.metric("replica_healthy") == 2
+
+            await eventually(back)
+
+            async def serves():
+                return (await stack.ask(prompt())).status == 200
+
+            await eventually(serves)
+
+    run(go())
+
+
+def test_a_port_in_use_and_a_bad_file_are_said(tmp_path):
+    async def go():
+        stack = Stack()
+        async with Proxy(stack, tmp_path, 1).up() as p:
+            for text, words in ((p.path.read_text(), "cannot start"), ("{}", "models"), ("nope", "not JSON")):
+                other = tmp_path / "other.json"
+                other.write_text(text)
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-c", "from disaggc.cli.main import run; run()", "proxy", "--config", str(other),
+                    stderr=asyncio.subprocess.PIPE,
+                )  # fmt: skip
+                _, said = await asyncio.wait_for(process.communicate(), 15)
+                assert process.returncode == 1
+                assert words in said.decode()
+                assert "Traceback" not in said.decode()
+
+    run(go())
+
+
+def test_administration_refuses_browsers_and_wrong_tokens(tmp_path):
+    async def go():
+        os.environ["TEST_ADMIN_TOKEN"] = "secret"
+        stack = Stack()
+        proxy = Proxy(stack, tmp_path, 1)
+        plain = proxy.table
+        proxy.table = lambda *a, **k: (t := plain(*a, **k)) | {"listen": {**t["listen"], "admin_token": {"env": "TEST_ADMIN_TOKEN"}}}
+        async with proxy.up() as p:
+            assert await p.status("/admin/pools") == 401
+            async with p.session.get("/admin/pools", headers={"Authorization": "Bearer secret"}) as answer:
+                assert answer.status == 200
+            async with p.session.get("/admin/pools", headers={"Authorization": "Bearer secret", "Origin": "http://x"}) as answer:
+                assert answer.status == 403
+
+    run(go())

@@ -1,0 +1,86 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from disaggc.proxy.framing import LAST_CHUNK, BadAnswerError, ChunkBorders, chunk, dechunk, parse_head
+
+bodies = st.lists(st.binary(min_size=1, max_size=40), max_size=8)
+
+
+def cut(data, sizes):
+    at = 0
+    for size in sizes:
+        if at >= len(data):
+            return
+        yield data[at : at + size]
+        at += size
+    if at < len(data):
+        yield data[at:]
+
+
+@given(bodies, st.lists(st.integers(1, 30), max_size=40))
+def test_any_split_gives_the_same_bytes_cut_at_borders(parts, sizes):
+    framed = b"".join(map(chunk, parts)) + LAST_CHUNK
+    borders, out = ChunkBorders(), b""
+    for piece in cut(framed, sizes):
+        let = borders.feed(piece)
+        out += let
+        assert borders.at_border
+        assert let == b"" or dechunk(let) is not None
+        if not borders.ended:
+            assert b"".join(parts).startswith(dechunk(out))
+    assert out == framed
+    assert borders.ended
+    assert dechunk(out) == b"".join(parts)
+
+
+@given(st.binary(min_size=1, max_size=60), st.lists(st.integers(1, 20), max_size=20))
+def test_noise_never_crashes(noise, sizes):
+    borders = ChunkBorders()
+    try:
+        for piece in cut(noise, sizes):
+            borders.feed(piece)
+    except BadAnswerError:
+        pass
+
+
+@pytest.mark.parametrize("bad", [b"zz\r\n", b"5\r\nhelloXX", b"0\r\n\r\nmore", b"-1\r\n", b"0x5\r\nhello\r\n", b"1_0\r\n", b"fffffffff\r\n"])
+def test_broken_framing_is_refused(bad):
+    with pytest.raises(BadAnswerError):
+        ChunkBorders().feed(bad)
+
+
+def test_a_huge_chunk_goes_out_in_pieces():
+    body = b"x" * (3 << 20)
+    framed = chunk(body) + LAST_CHUNK
+    borders, out, held = ChunkBorders(), b"", 0
+    for piece in cut(framed, [65536] * 100):
+        let = borders.feed(piece)
+        held += not borders.at_border
+        out += let
+    assert out == framed
+    assert held
+    assert borders.at_border
+    assert borders.ended
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/2 200 OK", b"HTTP/1.1 20 OK", b"HTTP/1.1 200 OK\r\nbad", b"HTTP/1.1 200 OK\r\na : b",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6", b"HTTP/1.1 200 OK\r\ncontent-length: +5",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 5", b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip",
+        b"HTTP/1.1 200 OK\r\na: b\nc: d",
+    ],
+)  # fmt: skip
+def test_ambiguous_heads_are_refused(head):
+    with pytest.raises(BadAnswerError):
+        parse_head(head)
+
+
+def test_head():
+    head = parse_head(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nConnection: close")
+    assert (head.status, head.chunked, head.length, head.keep_alive) == (200, True, None, False)
+    assert head.value(b"content-type") == b"text/event-stream"
+    assert parse_head(b"HTTP/1.1 204 No Content").length == 0
+    assert parse_head(b"HTTP/1.0 200 OK\r\ncontent-length: 3").keep_alive is False
