@@ -5,7 +5,7 @@ from __future__ import annotations
 from disaggc.catalog.load import Catalog, Fact
 from disaggc.diagnostics import Diagnostic, Outcome, error, has_errors
 from disaggc.resolve.digest import spec_digest
-from disaggc.resolve.hardware import missing_addresses, resolve_fabric, resolve_groups
+from disaggc.resolve.hardware import missing_addresses, on_this_machine, resolve_fabric, resolve_groups
 from disaggc.resolve.model import CalibrationSource, ResolvedService, ResolvedSpec, Scenario
 from disaggc.resolve.services import Binder
 from disaggc.resolve.traffic import TraceFiles
@@ -20,6 +20,8 @@ def resolve(loaded: LoadedSpec, catalog: Catalog, *, read: Reader = read_file) -
     """The spec with its facts, or every reference that cannot be bound (DGC1xx, 2xx, 604), not yet placed."""
     spec = loaded.spec
     groups = resolve_groups(spec.cluster, catalog)
+    if spec.target == "local" and groups.value is not None:
+        groups = Outcome(on_this_machine(groups.value), groups.diagnostics)
     found: list[Diagnostic] = list(groups.diagnostics)
     if spec.target in ("systemd", "compose"):
         found += missing_addresses(spec.cluster, spec.target)
@@ -60,7 +62,7 @@ def resolve(loaded: LoadedSpec, catalog: Catalog, *, read: Reader = read_file) -
 
 def _not_about_groups(findings: list[Diagnostic]) -> list[Diagnostic]:
     """Without what would only follow from an unknown accelerator."""
-    return [finding for finding in findings if finding.code not in ("DGC115", "DGC116")]
+    return [finding for finding in findings if finding.code not in ("DGC114", "DGC115", "DGC116")]
 
 
 def _calibration(loaded: LoadedSpec, read: Reader) -> Outcome[CalibrationSource]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from disaggc.catalog.facts import AcceleratorFacts, FabricFacts, Precision
@@ -15,6 +15,7 @@ from disaggc.spec.near import nearest
 
 _PCIE_BYTES_PER_S = 32e9
 """Gen4 x16, one direction: the link of inline accelerators that name none."""
+LOOPBACK = "127.0.0.1"
 
 
 def resolve_groups(cluster: Cluster, catalog: Catalog) -> Outcome[tuple[NodeGroupFacts, ...]]:
@@ -29,6 +30,14 @@ def resolve_groups(cluster: Cluster, catalog: Catalog) -> Outcome[tuple[NodeGrou
         else:
             groups.append(_group(name, group, (accelerator, cluster.fabric.speed_per_nic)))
     return Outcome(tuple(groups) if not found else None, tuple(found))
+
+
+def on_this_machine(groups: Sequence[NodeGroupFacts]) -> tuple[NodeGroupFacts, ...]:
+    """The same nodes, all at the loopback address: what target local runs of them, it runs here."""
+    return tuple(
+        replace(group, nodes=tuple(replace(node, address=LOOPBACK) for node in group.nodes))
+        for group in groups
+    )
 
 
 def resolve_fabric(cluster: Cluster, catalog: Catalog) -> FabricFacts:

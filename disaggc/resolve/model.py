@@ -12,7 +12,7 @@ from disaggc.spec.model import Service, SettingValue, Spec
 from disaggc.units import Price
 
 Mode = Literal["auto", "disaggregated", "colocated", "flexible"]
-TargetKind = Literal["kubernetes", "systemd", "compose"]
+TargetKind = Literal["kubernetes", "systemd", "compose", "local"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,23 +110,47 @@ class Binder:
         constraints = given.constraints
         stated = "decode" if role == "colocated" and "colocated" not in constraints.model_fields_set else role
         choices: ShapeChoices = getattr(constraints, stated)
-        groups = tuple(group.name for group in self.groups if _allowed(group, choices))
+        where = (*path, "constraints", stated)
+        types = self._types(choices, (*where, "accelerators"))
+        groups = tuple(
+            group.name
+            for group in self.groups
+            if (choices.nodes is None or group.name in choices.nodes)
+            and (types is None or group.accelerator.id in types)
+        )
         if not groups:
             message = f"`{stated}` allows no node group: `accelerators` and `nodes` exclude each other"
-            finding = Diagnostic(
-                "DGC115", Severity.ERROR, message, (*path, "constraints", stated), at_key=True
-            )
-            if finding not in self.findings:
-                self.findings.append(finding)
+            self._say(Diagnostic("DGC115", Severity.ERROR, message, where, at_key=True))
         return RoleChoices(
             choices.tp, choices.pp, choices.dp, choices.expert_parallel, groups, choices.replicas
         )
 
+    def _types(self, choices: ShapeChoices, path: FieldPath) -> frozenset[str] | None:
+        """Accelerator ids a role may use, aliases bound; None = any. One that no node has is an error."""
+        if choices.accelerators is None:
+            return None
+        known = {group.accelerator.id for group in self.groups}
+        types: set[str] = set()
+        for index, name in enumerate(choices.accelerators):
+            facts = self.catalog.accelerator(name)
+            bound = name if name in known or facts is None else facts.id
+            types.add(bound)
+            if bound not in known:
+                near = nearest(name, known)
+                hint = (
+                    f"did you mean `{near}`?"
+                    if near
+                    else f"there are {', '.join(f'`{k}`' for k in sorted(known))}"
+                )
+                self._say(
+                    error("DGC114", f"the cluster has no accelerator `{name}`", (*path, index), help=hint)
+                )
+        return frozenset(types) if types <= known else None
 
-def _allowed(group: NodeGroupFacts, choices: ShapeChoices) -> bool:
-    named = choices.nodes is None or group.name in choices.nodes
-    typed = choices.accelerators is None or group.accelerator.id in choices.accelerators
-    return named and typed
+    def _say(self, finding: Diagnostic) -> None:
+        """Once: colocated replicas share the limits of decode."""
+        if finding not in self.findings:
+            self.findings.append(finding)
 
 
 def _service(

@@ -97,20 +97,18 @@ def _length(path: FieldPath, length: Length) -> Iterator[Diagnostic]:
 
 
 def _choices(path: FieldPath, choices: ShapeChoices, cluster: Cluster) -> Iterator[Diagnostic]:
-    types = {group.accelerator.type or name for name, group in cluster.nodes.items()}
-    for field, known, what in (
-        ("nodes", set(cluster.nodes), "node group"),
-        ("accelerators", types, "accelerator"),
-    ):
-        for index, name in enumerate(getattr(choices, field) or ()):
-            if name not in known:
-                near = nearest(name, known)
-                hint = (
-                    f"did you mean `{near}`?"
-                    if near
-                    else f"there are {', '.join(f'`{k}`' for k in sorted(known))}"
-                )
-                yield error("DGC114", f"the cluster has no {what} `{name}`", (*path, field, index), help=hint)
+    known = set(cluster.nodes)
+    for index, name in enumerate(choices.nodes or ()):
+        if name not in known:
+            near = nearest(name, known)
+            hint = (
+                f"did you mean `{near}`?"
+                if near
+                else f"there are {', '.join(f'`{k}`' for k in sorted(known))}"
+            )
+            yield error(
+                "DGC114", f"the cluster has no node group `{name}`", (*path, "nodes", index), help=hint
+            )
     for field in ("tp", "pp", "dp", "accelerators", "nodes"):
         values = getattr(choices, field)
         if values is not None and not values:

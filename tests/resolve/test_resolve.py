@@ -101,6 +101,12 @@ UNKNOWN = [
         "",
     ),
     (((ENGINE, ENGINE + "      images: {nvidia: x}\n"),), "DGC116 18:16", "`nvidia`", ""),
+    (
+        ((ENGINE, ENGINE + "    constraints: {decode: {accelerators: [mi300]}}\n"),),
+        "DGC114 18:43",
+        "`mi300`",
+        "`mi300x`",
+    ),
     (((HOSTS, "count: 2"), (ENGINE, ENGINE + "target: systemd\n")), "DGC604 6:7", "`systemd`", "hosts:"),
     (((HOSTS, "count: 2"), (ENGINE, ENGINE + "target: compose\n")), "DGC604 6:7", "`compose`", "hosts:"),
 ]
@@ -154,6 +160,13 @@ def test_roles_see_the_groups_their_limits_leave() -> None:
     assert service.prefill.groups == ("more",)
     assert service.decode.groups == service.colocated.groups == ("big",)
     assert service.colocated.tp == (8,)
+
+
+def test_an_alias_of_an_accelerator_is_the_accelerator() -> None:
+    limits = "    constraints: {prefill: {accelerators: [a100]}, decode: {accelerators: [a100-80g]}}\n"
+    for written in ("a100", "a100-80gb", "a100-80g"):
+        service = chat(changed(("type: mi300x", f"type: {written}"), (ENGINE, ENGINE + limits)))
+        assert service.prefill.groups == service.decode.groups == ("big",)
 
 
 def test_an_accelerator_stated_inline_and_one_corrected() -> None:

@@ -40,7 +40,6 @@ CASES = [
     (("input_tokens: 1024", "input_tokens: {mean: 9, p50: 8, p99: 3}"), ["DGC115 13:38"], "above `p99`"),
     (("input_tokens: 1024", "input_tokens: {histogram: {5: 0, 9: 0}}"), ["DGC114 13:35"], "zero"),
     ((ENGINE, ENGINE + "    constraints: {prefill: {nodes: [bigg]}}\n"), ["DGC114 18:37"], "no node group `bigg`"),
-    ((ENGINE, ENGINE + "    constraints: {decode: {accelerators: [h100]}}\n"), ["DGC114 18:43"], "no accelerator"),
     ((ENGINE, ENGINE + "    constraints: {prefill: {tp: []}}\n"), ["DGC114 18:29"], "allows nothing"),
     ((ENGINE, ENGINE + "    proxy: {nodes: [n9]}\n"), ["DGC114 18:21"], "no host `n9`"),
     ((ENGINE, ENGINE + "    proxy: {nodes: [n1, n1]}\n"), ["DGC115 18:25"], "twice"),
