@@ -66,6 +66,9 @@ class Values:
     hop_s: float
     kappa: float
     batch_slope: float
+    burst: float
+    step_miss: float
+    prompt_miss: float
     decode_fixed_s: float
     decode_per_sequence_s: float
     decode_per_token_s: float
@@ -86,10 +89,12 @@ class Constants:
     scheduling, sampling and output of one sequence per step. collective_s: latency of one all-reduce. all2all_s:
     latency of one expert dispatch or combine. imbalance: hottest rank over mean in expert parallelism.
     prefill_s: fixed cost of a prompt step. prefill_kernel_s: launching one kernel outside a graph. mixed_s: what a
-    prompt chunk adds to a decode step before its first token. kv_setup_s: fixed cost of one KV transfer. hop_s: proxy
-    and HTTP per leg. kappa: colocated step over the same step in a decode pool; 1 unless a calibration file says
+    prompt chunk adds to a decode step before its first token. kv_setup_s: fixed cost of one KV transfer. hop_s: front
+    end, proxy and HTTP per leg. kappa: colocated step over the same step in a decode pool; 1 unless a calibration file says
     otherwise. batch_slope: what the model gets wrong in how a step grows with the batch, as a power of the batch; 0 in
-    every prediction, in doubt only where two layouts are compared.
+    every prediction, in doubt only where two layouts are compared. burst: prompts of a closed loop that come together, over the square root of the
+    requests in flight on one engine. step_miss, prompt_miss: factor on every decode step and on every prompt time: what
+    a fit left unexplained; 1 in priors, whose ranges hold it already.
     decode_*, prefill_per_*, kv_bytes_per_s: direct fits; None = computed from facts and the shares above.
     """
 
@@ -115,6 +120,9 @@ class Constants:
     hop_s: Range
     kappa: Range = Range(1.0, 1.0, 1.0)
     batch_slope: Range = Range(0.0, 0.0, 0.0)
+    burst: Range = Range(0.0, 0.0, 0.0)
+    step_miss: Range = Range(1.0, 1.0, 1.0)
+    prompt_miss: Range = Range(1.0, 1.0, 1.0)
     decode_fixed_s: Range | None = None
     decode_per_sequence_s: Range | None = None
     decode_per_token_s: Range | None = None

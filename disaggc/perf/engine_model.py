@@ -21,7 +21,7 @@ class StepTimes:
 
     __slots__ = (
         "_attention", "_comm", "_cover", "_dense_flop", "_dense_read", "_each", "_expert_flop", "_expert_read",
-        "_fitted", "_fixed", "_log_miss", "_prefill_fixed", "_read", "_square", "_state", "_token", "_window",
+        "_fitted", "_fixed", "_log_miss", "_miss", "_prefill_fixed", "_read", "_square", "_state", "_token", "_window",
         "values", "work",
     )  # fmt: skip
 
@@ -54,6 +54,7 @@ class StepTimes:
         self._fitted = not math.isnan(values.decode_fixed_s)
         self._token = values.prefill_per_token_s
         self._attention = values.prefill_per_square_s
+        self._miss = values.prompt_miss
 
     def coverage(self, tokens: float) -> float:
         """Share of experts that at least one of `tokens` chooses."""
@@ -61,7 +62,7 @@ class StepTimes:
 
     def decode(self, batch: float, context: float) -> float:
         """One decode step with `batch` sequences in the replica, `context` tokens each."""
-        step = self._modelled(batch, context)
+        step = self.values.step_miss * self._modelled(batch, context)
         slope = self.values.batch_slope
         return step * (max(batch, 1.0) / _SLOPE_CENTRE) ** slope if slope else step
 
@@ -86,19 +87,18 @@ class StepTimes:
     @property
     def prefill_fixed_s(self) -> float:
         """Cost of a prompt step before its first token; reading the weights is hidden behind the computation."""
-        return self.values.prefill_s if self._fitted_prefill else self._prefill_fixed
+        return self._miss * (self.values.prefill_s if self._fitted_prefill else self._prefill_fixed)
 
     @property
     def prefill_token_s(self) -> float:
         """Cost of one prompt token in a full step."""
-        if self._fitted_prefill:
-            return self._token
-        return self._dense_flop + self._expert_flop + self._comm
+        computed = self._token if self._fitted_prefill else self._dense_flop + self._expert_flop + self._comm
+        return self._miss * computed
 
     @property
     def prefill_square_s(self) -> float:
         """Cost of attention per squared prompt token."""
-        return self._attention if self._fitted_prefill else self._square
+        return self._miss * (self._attention if self._fitted_prefill else self._square)
 
     @property
     def weight_read_s(self) -> float:

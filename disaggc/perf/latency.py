@@ -62,12 +62,24 @@ class Latencies:
         # a decode step to its first token, a colocated one has it at the end of its last chunk
         own = 0.0 if self._stations.colocated else steady.step_s
         joins = [steady.step_s * q / 100 for q in _SCORES]
-        first = steady.decode_wait_s[i] + own + joins[0] + base[0] + waits[0]
+        first = steady.decode_wait_s[i] + own + joins[0] + base[0] + max(waits[0], self._bunched_s(i))
         p50, p90, p99 = (
             first + math.hypot(b - base[0], w - waits[0], join - joins[0])
             for b, w, join in zip(base, waits, joins, strict=True)
         )
         return p50, p90, p99
+
+    def _bunched_s(self, i: int) -> float:
+        """What the other prompts that come together with one of class i add to it, median.
+
+        Requests of a closed loop that started together end together, so their successors meet: as many as the loop's
+        fluctuation, the square root of the requests in flight on one engine, times `burst`.
+        """
+        c, stations = self._stations.classes[i], self._stations
+        if c.cap == math.inf or self._steady.rates[i] >= c.rate * (1 - 1e-3):
+            return 0.0
+        together = stations.values.burst * math.sqrt(c.cap / self._servers)
+        return max(0.0, together - 1) * stations.prompt_work_s(c)
 
     def _step_percentiles(self) -> Quantiles:
         """Percentiles of the step of the slowest pool as its batch varies.

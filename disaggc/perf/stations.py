@@ -98,6 +98,11 @@ class Stations:
             for x, c in zip(steady.rates, self.classes, strict=True)
         ]
 
+    def prompt_work_s(self, c: ClassDemand) -> float:
+        """Time a mean prompt of a class adds to a full prompt step, mean over the pools that compute prompts."""
+        pools = self.decode if self.colocated else self.prefill
+        return sum(share * p.prompts.busy_s(c) for share, p in zip(self.shares, pools, strict=True))
+
     def alone_s(self, c: ClassDemand, isl: float, steps: Sequence[float]) -> float:
         """First token of a request that waits for nothing, without its first decode step, mean over the pools.
 
