@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from disaggc import __version__
-from disaggc.cli import build, catalog, explain, init, plan, proxy, schema, validate
+from disaggc.cli import build, catalog, explain, init, plan, proxy, schema, sim_engine, validate
 from disaggc.cli.exits import Exit
 
 UsageError: type[BaseException] = typer.BadParameter.__bases__[0]
@@ -29,6 +29,11 @@ app.command("plan", short_help="Solve: ratio, shapes, places, predictions, chang
 app.command("build", short_help="Write the target's files.")(build.build)
 app.command("explain", short_help="Why this plan, or what a code means.")(explain.explain)
 app.command("proxy", short_help="Run the data plane of one service.")(proxy.proxy)
+app.command(
+    "sim-engine",
+    short_help="Run an engine double instead of vLLM.",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+)(sim_engine.sim_engine)
 app.command("schema", short_help="Print a JSON Schema.")(schema.schema)
 app.add_typer(catalog.app, name="catalog", short_help="List the facts that plans rest on.")
 

@@ -1,0 +1,222 @@
+"""Bodies of generation requests: JSON -> what is asked, or the error vLLM would give. Knows no sequence and no wire."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from disaggc.simengine.options import Options
+from disaggc.simengine.tokens import tokenize
+
+Body = dict[str, Any]
+
+
+class RefusedError(Exception):
+    """The request is not served. handled: it got as far as vLLM's own code, which then lets prefill's KV go."""
+
+    def __init__(
+        self, status: int, message: str, *, kind: str = "", param: str | None = None, handled: bool = True
+    ) -> None:
+        super().__init__(message)
+        names = {400: "BadRequestError", 401: "Unauthorized", 404: "NotFoundError"}
+        self.status, self.handled = status, handled
+        kind = kind or names.get(status, "InternalServerError")
+        self.said = {"error": {"message": message, "type": kind, "param": param, "code": status}}
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A generation request."""
+
+    api: str
+    """completions, chat, responses, messages."""
+    model: str
+    prompts: tuple[array[int], ...]
+    n: int
+    max_tokens: int
+    stream: bool
+    usage: bool
+    """A stream ends with the token counts."""
+    usage_each: bool
+    logprobs: int | None
+    token_ids: bool
+    echo: bool
+    stops: tuple[str, ...]
+    stop_ids: frozenset[int]
+    ends_after: int | None
+    distinct: bool
+    tool: str | None
+    """Name of the function the answer calls."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parse_body(raw: bytes) -> Body:
+    """The JSON object of a body."""
+    try:
+        body = json.loads(raw)
+    except (ValueError, RecursionError) as exc:
+        raise RefusedError(400, f"invalid JSON: {exc}", handled=False) from None
+    if not isinstance(body, dict):
+        raise RefusedError(400, "the body is not a JSON object", handled=False)
+    return body
+
+
+def read_ask(api: str, body: Body, options: Options) -> Ask:
+    """What is asked; RefusedError as vLLM would."""
+    stream = body.get("stream") is True
+    if body.get("stream_options") is not None and not stream:
+        raise RefusedError(400, "Stream options can only be defined when `stream=True`.", handled=False)
+    params = body.get("kv_transfer_params")
+    params = params if isinstance(params, dict) else {}
+    n = _integer(body, "n", 1, low=1)
+    model = body.get("model") or options.served[0]
+    if model not in options.served:
+        raise RefusedError(404, f"The model `{model}` does not exist.", param="model")
+    prompts = _prompts(api, body, params)
+    room = options.max_model_len - max(map(len, prompts))
+    max_tokens = _max_tokens(api, body, options.max_model_len, room)
+    least = _integer(body, "min_tokens", 0, low=0)
+    if least > max_tokens:
+        raise RefusedError(
+            400, f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {least}."
+        )
+    if isinstance(body.get("temperature"), int | float) and body["temperature"] < 0:
+        raise RefusedError(400, f"temperature must be non-negative, got {body['temperature']}.")
+    said = body.get("stream_options") or {}
+    stop = body.get("stop") or body.get("stop_sequences") or ()
+    ends = (body.get("vllm_xargs") or {}).get("sim_tokens")
+    ends = int(ends) if isinstance(ends, int | float) and not body.get("ignore_eos") else None
+    return Ask(
+        api=api,
+        model=model,
+        prompts=prompts,
+        n=n,
+        max_tokens=max_tokens,
+        stream=stream,
+        usage=bool(said.get("include_usage")),
+        usage_each=bool(said.get("continuous_usage_stats")),
+        logprobs=_logprobs(api, body),
+        token_ids=body.get("return_token_ids") is True,
+        echo=body.get("echo") is True,
+        stops=(stop,) if isinstance(stop, str) else tuple(map(str, stop)),
+        stop_ids=frozenset(body.get("stop_token_ids") or ()),
+        ends_after=max(ends, least, 1) if ends is not None else None,
+        distinct=bool(body.get("temperature", 1.0)),
+        tool=_tool(body),
+        params=params,
+    )
+
+
+def _integer(body: Body, name: str, default: int, *, low: int) -> int:
+    value = body.get(name)
+    if value is None:
+        return default
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RefusedError(400, f"{name}: Input should be a valid integer", param=name, handled=False)
+    if value < low:
+        raise RefusedError(400, f"{name} must be at least {low}, got {value}.", param=name)
+    return value
+
+
+def _max_tokens(api: str, body: Body, limit: int, room: int) -> int:
+    if room < 1:
+        raise RefusedError(
+            400,
+            f"This model's maximum context length is {limit} tokens. However, your request has {limit - room} input "
+            "tokens. Please reduce the length of the input messages.",
+            param="input_tokens",
+        )
+    names = {"chat": ("max_completion_tokens", "max_tokens"), "responses": ("max_output_tokens",)}
+    for name in names.get(api, ("max_tokens",)):
+        if body.get(name) is not None:
+            wanted = _integer(body, name, 1, low=1)
+            if wanted > room:
+                raise RefusedError(
+                    400,
+                    f"'{name}' is too large: {wanted}. This model's maximum context length is {limit} tokens and your "
+                    f"request has {limit - room} input tokens ({wanted} > {limit} - {limit - room}).",
+                    param=name,
+                )
+            return wanted
+    return min(16, room) if api == "completions" else room
+
+
+def _prompts(api: str, body: Body, params: Mapping[str, Any]) -> tuple[array[int], ...]:
+    if api == "completions":
+        prompt = body.get("prompt")
+        if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
+            found = tuple(_one_prompt(p) for p in prompt)
+        else:
+            found = (_one_prompt(prompt),)
+    else:
+        given = params.get("prompt_token_ids")
+        found = (
+            _one_prompt(given) if api == "chat" and given is not None else tokenize(conversation(api, body)),
+        )
+    if not all(found):
+        raise RefusedError(400, "The decoder prompt cannot be empty")
+    return found
+
+
+def _one_prompt(prompt: object) -> array[int]:
+    if isinstance(prompt, str):
+        return tokenize(prompt)
+    try:
+        if isinstance(prompt, list):
+            return array("q", prompt)
+    except (TypeError, OverflowError):
+        pass
+    raise RefusedError(
+        400, "prompt: Input should be a string or a list of token ids", param="prompt", handled=False
+    )
+
+
+def conversation(api: str, body: Body) -> str:
+    """The text a chat template would make: every role and content, and the tools."""
+    turns: list[Any] = []
+    if api == "responses":
+        said = body.get("input")
+        turns = [{"role": "user", "content": said}] if isinstance(said, str) else list(said or ())
+        if body.get("instructions"):
+            turns.insert(0, {"role": "system", "content": body["instructions"]})
+    else:
+        messages = body.get("messages")
+        if not isinstance(messages, list):
+            raise RefusedError(400, "messages: Field required", param="messages", handled=False)
+        turns = messages
+        if body.get("system"):
+            turns = [{"role": "system", "content": body["system"]}, *turns]
+    parts = [f"<|{t.get('role', 'user')}|>\n{_content(t)}\n" for t in turns if isinstance(t, dict)]
+    if not parts:
+        raise RefusedError(400, "no messages", param="messages")
+    tools = json.dumps(body["tools"], sort_keys=True) + "\n" if body.get("tools") else ""
+    return tools + "".join(parts) + "<|assistant|>\n"
+
+
+def _content(turn: Mapping[str, Any]) -> str:
+    content = turn.get("content")
+    if isinstance(content, list):
+        content = "".join(str(p.get("text", "")) for p in content if isinstance(p, dict))
+    calls = json.dumps(turn["tool_calls"], sort_keys=True) if turn.get("tool_calls") else ""
+    return f"{content or ''}{calls}"
+
+
+def _logprobs(api: str, body: Body) -> int | None:
+    if api == "chat":
+        return _integer(body, "top_logprobs", 0, low=0) if body.get("logprobs") is True else None
+    value = body.get("logprobs")
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _tool(body: Body) -> str | None:
+    """The function a request insists on; a mere offer of tools is not taken up."""
+    choice, tools = body.get("tool_choice"), body.get("tools")
+    if isinstance(choice, dict):
+        named = choice.get("function") or choice
+        return str(named.get("name"))
+    if choice == "required" and isinstance(tools, list) and tools:
+        return str((tools[0].get("function") or tools[0]).get("name"))
+    return None

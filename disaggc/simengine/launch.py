@@ -1,0 +1,44 @@
+"""Starting a double from its command line."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+from collections.abc import Sequence
+
+import uvloop
+
+from disaggc.simengine.engine import Engine
+from disaggc.simengine.options import OptionError, Options, read_options
+
+
+class LaunchError(Exception):
+    """The double cannot start; the message says why."""
+
+
+def launch(arguments: Sequence[str]) -> None:
+    """Serve until SIGTERM; LaunchError when that cannot start."""
+    try:
+        options = read_options(arguments, os.environ)
+    except OptionError as exc:
+        raise LaunchError(str(exc)) from None
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_live(options))
+    except OSError as exc:
+        raise LaunchError(f"a port cannot be opened: {exc}") from None
+
+
+async def _live(options: Options) -> None:
+    if options.headless:
+        # The later nodes of a replica serve nothing; one process answers for all of it.
+        stop = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+        await stop.wait()
+        return
+    await Engine(options).run()

@@ -1,0 +1,256 @@
+"""The double's options: vLLM's own command line as the emitters write it, and what only the double knows.
+
+Flags that change nothing here are accepted and listed; reading them is the real engine's business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from disaggc.simengine.timing import DEFAULT, Timing, TimingError, read_timing
+
+_ALIASES = {"tp": "tensor-parallel-size", "pp": "pipeline-parallel-size", "dp": "data-parallel-size"}
+_WHOLE_NUMBERS = {
+    "port": 8000, "max-model-len": 8192, "max-num-seqs": 256, "max-num-batched-tokens": 8192, "block-size": 16,
+    "shutdown-timeout": 0, "stream-interval": 1, "tensor-parallel-size": 1, "pipeline-parallel-size": 1,
+    "data-parallel-size": 1,
+}  # fmt: skip
+_TEXTS = {"host": "0.0.0.0", "dtype": "auto", "kv-cache-dtype": "auto", "api-key": "", "model": ""}  # noqa: S104 - vLLM's default
+_JSON = {"kv-transfer-config", "speculative-config"}
+_OWN = {
+    "timing": "", "time-scale": "1", "kv-tokens": "", "admin-port": "", "admin-host": "127.0.0.1", "start-delay": "0",
+    "engine-version": "0.33.0",
+}  # fmt: skip
+_READ = {
+    *_WHOLE_NUMBERS,
+    *_TEXTS,
+    *_JSON,
+    *_OWN,
+    "served-model-name",
+    "headless",
+    "no-enable-prefix-caching",
+    "enable-prompt-tokens-details",
+}
+_BARE = {"headless", "no-enable-prefix-caching", "enable-prompt-tokens-details"}
+_CONNECTOR_KEYS = {
+    "kv_connector", "engine_id", "kv_buffer_device", "kv_buffer_size", "kv_role", "kv_port", "kv_connector_extra_config",
+    "kv_connector_module_path", "enable_permute_local_kv", "kv_load_failure_policy",
+} - {"kv_buffer_size"}  # fmt: skip
+_CONNECTORS = {
+    "NixlConnector": "nixl", "NixlPullConnector": "nixl", "NixlPushConnector": "nixl-push",
+    "MooncakeConnector": "mooncake", "MoRIIOConnector": "moriio",
+}  # fmt: skip
+
+
+class OptionError(ValueError):
+    """The command line cannot be served; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connector:
+    """The KV connector as configured. dialect: nixl, nixl-push, mooncake, moriio."""
+
+    dialect: str
+    role: str
+    engine_id: str | None
+    fail: bool
+    """Whether a failed load fails the request; otherwise the prompt is computed here."""
+    extra: Mapping[str, Any]
+
+    def seconds(self, key: str, default: float) -> float:
+        """A duration among the connector's own options."""
+        value = self.extra.get(key, default)
+        return float(value) if isinstance(value, int | float) else default
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything one double is started with."""
+
+    model: str
+    served: tuple[str, ...]
+    host: str
+    port: int
+    api_key: str
+    max_model_len: int
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_size: int
+    tp: int
+    pp: int
+    dp: int
+    dtype: str
+    kv_cache_dtype: str
+    caching: bool
+    details: bool
+    headless: bool
+    shutdown_s: float
+    stream_interval: int
+    connector: Connector | None
+    speculative: str
+    ignored: tuple[str, ...]
+    timing: Timing
+    scale: float
+    kv_tokens: int
+    admin: tuple[str, int] | None
+    start_delay_s: float
+    version: str
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def number(self, name: str, default: float) -> float:
+        """A number in the environment."""
+        try:
+            return float(self.env.get(name, default))
+        except ValueError:
+            raise OptionError(f"{name} is not a number: {self.env[name]}") from None
+
+
+def read_options(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
+    """The options of `serve MODEL <flags>`; own options may stand in the environment as DISAGGC_SIM_*."""
+    given, model = _split(arguments)
+    own = {
+        name: given[name][-1] if given.get(name) else env.get(_variable(name), default)
+        for name, default in _OWN.items()
+    }
+    numbers = {name: _whole(name, given, default) for name, default in _WHOLE_NUMBERS.items()}
+    texts = {name: given[name][-1] if given.get(name) else default for name, default in _TEXTS.items()}
+    model = model or texts["model"]
+    if not model:
+        raise OptionError("no model: write `serve MODEL`")
+    timing = _timing(own["timing"])
+    scale = _positive("time-scale", own["time-scale"])
+    admin = (
+        (own["admin-host"], int(_positive("admin-port", own["admin-port"]))) if own["admin-port"] else None
+    )
+    default_tokens = numbers["max-num-seqs"] * numbers["max-model-len"] * numbers["data-parallel-size"]
+    kv_tokens = (
+        int(_positive("kv-tokens", own["kv-tokens"])) if own["kv-tokens"] else min(default_tokens, 4_000_000)
+    )
+    if kv_tokens < numbers["max-model-len"]:
+        raise OptionError(
+            f"{kv_tokens} tokens of KV do not hold one request of --max-model-len {numbers['max-model-len']}"
+        )
+    return Options(
+        model=model,
+        served=tuple(given.get("served-model-name") or [model]),
+        host=texts["host"],
+        port=numbers["port"],
+        api_key=texts["api-key"] or env.get("VLLM_API_KEY", ""),
+        max_model_len=numbers["max-model-len"],
+        max_num_seqs=numbers["max-num-seqs"],
+        max_num_batched_tokens=numbers["max-num-batched-tokens"],
+        block_size=numbers["block-size"],
+        tp=numbers["tensor-parallel-size"],
+        pp=numbers["pipeline-parallel-size"],
+        dp=numbers["data-parallel-size"],
+        dtype=texts["dtype"],
+        kv_cache_dtype=texts["kv-cache-dtype"],
+        caching="no-enable-prefix-caching" not in given,
+        details="enable-prompt-tokens-details" in given,
+        headless="headless" in given,
+        shutdown_s=numbers["shutdown-timeout"],
+        stream_interval=numbers["stream-interval"],
+        connector=_connector(given.get("kv-transfer-config")),
+        speculative=(given.get("speculative-config") or [""])[-1],
+        ignored=tuple(sorted(set(given) - _READ)),
+        timing=timing,
+        scale=scale,
+        kv_tokens=kv_tokens,
+        admin=admin,
+        start_delay_s=float(own["start-delay"]),
+        version=own["engine-version"],
+        env=env,
+    )
+
+
+def _variable(name: str) -> str:
+    return f"DISAGGC_SIM_{name.upper().replace('-', '_')}"
+
+
+def _split(arguments: Sequence[str]) -> tuple[dict[str, list[str]], str]:
+    """Flags with their values, and the model. A flag's values are the words up to the next flag."""
+    words = list(arguments)
+    if words[:1] == ["serve"]:
+        words.pop(0)
+    model = words.pop(0) if words and not words[0].startswith("-") else ""
+    given: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for word in words:
+        if word.startswith("--") or (word.startswith("-") and word[1:] in _ALIASES):
+            name, equals, value = word.lstrip("-").partition("=")
+            name = name.replace("_", "-")
+            current = given[_ALIASES.get(name, name)] = [value] if equals else []
+            if equals or name in _BARE:
+                current = None
+        elif current is not None:
+            current.append(word)
+        elif not model:
+            model = word
+        else:
+            raise OptionError(f"unrecognized argument: {word}")
+    for name in (*_WHOLE_NUMBERS, *_TEXTS, *_JSON, *_OWN, "served-model-name"):
+        if name in given and not given[name]:
+            raise OptionError(f"--{name} wants a value")
+    return given, model
+
+
+def _whole(name: str, given: Mapping[str, list[str]], default: int) -> int:
+    if name not in given:
+        return default
+    text = given[name][-1]
+    if not text.isdecimal() or (int(text) < 1 and name != "shutdown-timeout"):
+        raise OptionError(f"--{name} is not a whole number above 0: {text}")
+    return int(text)
+
+
+def _positive(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e12:
+        raise OptionError(f"--{name} is not a number above 0: {text}")
+    return value
+
+
+def _timing(path: str) -> Timing:
+    if not path:
+        return DEFAULT
+    try:
+        return read_timing(Path(path).read_bytes())
+    except OSError as exc:
+        raise OptionError(f"the timing table cannot be read: {exc}") from None
+    except TimingError as exc:
+        raise OptionError(f"{path} is not a timing table:\n{exc}") from None
+
+
+def _connector(texts: list[str] | None) -> Connector | None:
+    if not texts:
+        return None
+    try:
+        said = json.loads(texts[-1])
+    except ValueError:
+        raise OptionError(f"--kv-transfer-config is not JSON: {texts[-1]}") from None
+    if not isinstance(said, dict):
+        raise OptionError("--kv-transfer-config is not a JSON object")
+    if unknown := sorted(set(said) - _CONNECTOR_KEYS):
+        raise OptionError(f"--kv-transfer-config: unexpected keyword argument `{unknown[0]}`")
+    dialect = _CONNECTORS.get(str(said.get("kv_connector")))
+    if dialect is None:
+        raise OptionError(f"the double does not speak connector {said.get('kv_connector')}")
+    if said.get("kv_role") not in ("kv_producer", "kv_consumer", "kv_both"):
+        raise OptionError("`kv_role` is one of kv_producer, kv_consumer, kv_both")
+    extra = said.get("kv_connector_extra_config") or {}
+    if dialect == "moriio" and extra.get("read_mode"):
+        dialect = "moriio-read"
+    return Connector(
+        dialect=dialect,
+        role=said["kv_role"],
+        engine_id=said.get("engine_id"),
+        fail=said.get("kv_load_failure_policy", "fail") == "fail",
+        extra=extra,
+    )
