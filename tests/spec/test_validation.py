@@ -129,6 +129,32 @@ def test_an_unknown_field_does_not_hide_what_disagrees_elsewhere() -> None:
     assert outcome.value is None
 
 
+def test_a_wrong_optional_field_does_not_hide_what_disagrees_elsewhere() -> None:
+    text = changed(
+        ("per_node: 8}", "per_node: 8}\n      price: 24"),
+        ("n2: 10.0.0.2", "n2: 10.0.0.1"),
+        (
+            "rate: 2/s",
+            "rate: 2/s\n        objectives: {ttft_p50: 5, ttft_p90: 1s, ttft_p99: 3s, itl_p50: 9s, itl_p99: 1s}",
+        ),
+        (
+            "vllm: 0.33.0",
+            "vllm: 0.33.0\n    constraints: {prefill: {tp: [x], nodes: [bg]}, decode: {nodes: [bg]}}",
+        ),
+    )
+    assert said(loaded(text)) == [
+        "DGC115 6:33",
+        "DGC113 8:14",
+        "DGC113 17:32",
+        "DGC112 20:34",
+        "DGC114 20:70",
+    ]
+
+
+def test_what_may_follow_from_a_wrong_field_is_not_reported() -> None:
+    assert said(loaded(changed(("rate: 2/s", "rate: 2\n        arrivals: {cv: 1}")))) == ["DGC113 15:15"]
+
+
 def test_with_only_unknown_fields_the_spec_can_be_checked_further() -> None:
     outcome = loaded(changed(("per_node: 8", "per_node: 8, x: 1")))
     assert outcome.failed
