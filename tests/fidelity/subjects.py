@@ -54,13 +54,14 @@ _NVL72 = {"gb200", "gb300"}
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What perf is asked about one point."""
+    """What perf is asked about one point. assumed: the table does not name the accelerator."""
 
     point: Point
     models: Models
     service: ResolvedService
     layout: Layout
     group: NodeGroupFacts
+    assumed: bool
 
 
 def subject_of(point: Point, calibration: str | None = None) -> Subject | str:
@@ -83,7 +84,7 @@ def subject_of(point: Point, calibration: str | None = None) -> Subject | str:
     fabric = "infiniband"
     built = Models.of(resolved(one, groups=(group,), fabric=fabric, calibration=calibration)).value
     assert built is not None
-    return Subject(point, built, one, layout, group)
+    return Subject(point, built, one, layout, group, assumed="node" in point.gpu.lower())
 
 
 def accelerator_of(name: str) -> str | None:

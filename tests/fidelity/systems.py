@@ -1,0 +1,69 @@
+"""Fits constants to points of one system, or of many, and asks the model with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from disaggc.perf.calibration.posterior import Measurement, Posterior, fit
+from disaggc.perf.calibration.updated import updated_constants
+from disaggc.perf.case import Case
+from disaggc.perf.constants import NAMES
+from disaggc.perf.demand import demand_of
+from disaggc.perf.engine_model import EngineModel
+from tests.fidelity.asking import Asked, Predicted
+
+FITTED = tuple(
+    n for n in NAMES if n not in {"kappa", "batch_slope", "step_miss", "prompt_miss", "host_bytes_per_s"}
+    and "per_" not in n and n != "decode_fixed_s"
+)  # fmt: skip
+"""Constants a fit may move; the direct fits of a single engine need its own step times."""
+QUANTITIES = ("tpot", "itl_p50", "user_tps", "ttft_p50", "ttft_mean", "output_tps", "total_tps", "total_tps_gpu", "output_tps_gpu")
+"""Figures a fit looks at; percentiles in the tail and what follows from these are only predicted."""
+
+
+def measurement_of(asked: Asked) -> Measurement | None:
+    """The figures of a point that a fit looks at."""
+    point = asked.subject.point
+    values = [(q, math.log(point.value(q))) for q in QUANTITIES if q in point.measured]
+    if {"tpot", "user_tps"} & point.measured.keys() and "ttft_p50" in point.measured:
+        values = [(q, v) for q, v in values if "_tps" not in q or q == "user_tps"]  # they say the rest, without the ramps
+    if not values:
+        return None
+
+    def predict(scores: Mapping[str, float]) -> list[float]:
+        seen = asked.at(scores)
+        return [math.log(min(max(seen[q], 1e-9), 1e9)) for q, _ in values]
+
+    return Measurement(predict, tuple(v for _, v in values), tuple(q for q, _ in values))
+
+
+def fitted(points: Sequence[Asked], most: int) -> Posterior | None:
+    """The posterior from at most `most` of the points, evenly taken."""
+    step = max(1, math.ceil(len(points) / most))
+    found = [m for asked in points[::step] if (m := measurement_of(asked)) is not None]
+    return fit(found, FITTED, NAMES) if found else None
+
+
+class Informed:
+    """A subject whose constants are those of a posterior, ranges and all."""
+
+    def __init__(self, asked: Asked, posterior: Posterior) -> None:
+        models = asked.subject.models
+        service = asked.subject.service
+        copy = type(models)(models.resolved, None)
+        copy._fits = models._fits
+        for sized in asked.case.pools:
+            pool = sized.pool
+            engine = models.engine(service, pool.group, pool.shape)
+            known = updated_constants(engine.constants, posterior, "fit")
+            copy._engines[service.name, pool.group.name, pool.shape] = EngineModel(engine.work, known)
+        self.case = Case(copy, service, asked.case.pools, classes=demand_of(service))
+        self._asked = Asked.__new__(Asked)
+        self._asked.subject = replace(asked.subject, models=copy)
+        self._asked.case = self.case
+
+    def predicted(self) -> dict[str, Predicted]:
+        """All quantities with their ranges."""
+        return self._asked.predicted()
