@@ -138,7 +138,7 @@ def routing(port: int, admin: int, engines: tuple[int, int], folder: Path) -> Pa
 def ours_command(port: int, admin: int, engines: tuple[int, int], folder: Path, workers: int = 1) -> list[str]:
     """Our proxy."""
     os.environ["BENCH_KEY"] = "bench"
-    program = [sys.executable, "-c", "from disaggc.cli.main import run; run()"]
+    program = [sys.executable, "-c", "from disaggc.cli.entry import run; run()"]
     return [*program, "proxy", "--config", str(routing(port, admin, engines, folder)), "--workers", str(workers)]
 
 

@@ -42,7 +42,7 @@ class Proxy:
             await engine.start()
         self.stack.port = self.port
         self.write(self.table())
-        program = ["-c", "from disaggc.cli.main import run; run()", "proxy", "--config", str(self.path)]
+        program = ["-c", "from disaggc.cli.entry import run; run()", "proxy", "--config", str(self.path)]
         self.process = await asyncio.create_subprocess_exec(
             sys.executable, *program, "--workers", str(self.workers), stderr=asyncio.subprocess.PIPE
         )
@@ -235,7 +235,7 @@ def test_a_port_in_use_and_a_bad_file_are_said(tmp_path):
                 other = tmp_path / "other.json"
                 other.write_text(text)
                 process = await asyncio.create_subprocess_exec(
-                    sys.executable, "-c", "from disaggc.cli.main import run; run()", "proxy", "--config", str(other),
+                    sys.executable, "-c", "from disaggc.cli.entry import run; run()", "proxy", "--config", str(other),
                     stderr=asyncio.subprocess.PIPE,
                 )  # fmt: skip
                 _, said = await asyncio.wait_for(process.communicate(), 15)
