@@ -147,7 +147,8 @@ def test_a_wrong_optional_field_does_not_hide_what_disagrees_elsewhere() -> None
         "DGC113 8:14",
         "DGC113 17:32",
         "DGC112 20:34",
-        "DGC114 20:70",
+        "DGC114 20:46",
+        "DGC114 20:69",
     ]
 
 
