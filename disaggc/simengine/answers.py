@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from disaggc.simengine.asks import Ask
+from disaggc.simengine.events import DONE, Shape, event
 from disaggc.simengine.http import Connection, chunk
+from disaggc.simengine.scores import scores
 from disaggc.simengine.sequence import Sequence
-from disaggc.simengine.shapes import DONE, Choice, Counts, Shape, event
+from disaggc.simengine.shapes import Choice, Counts
 from disaggc.simengine.tokens import WORD_IDS, WORDS, detokenize
 
 Said = dict[str, Any]
@@ -152,7 +154,7 @@ class Answer:
         choice = draft.choice
         choice.text = self._cut(draft, words, ended=reason is not None)
         choice.token_ids = [WORD_IDS[w] for w in words] if self.ask.token_ids else None
-        choice.logprobs = self._logprobs(words) if self.ask.logprobs is not None else None
+        choice.logprobs = scores(self.ask, words) if self.ask.logprobs is not None else None
         choice.tool = self.ask.tool if reason is not None else None
         usage = self._counts().openai() if self.ask.usage_each else None
         if self.ask.tool is not None:
@@ -217,7 +219,7 @@ class Answer:
             choice.token_ids = [WORD_IDS[w] for w in draft.words]
             choice.prompt_ids = list(sequence.ids)
         if self.ask.logprobs is not None:
-            choice.logprobs = self._logprobs(draft.words)
+            choice.logprobs = scores(self.ask, draft.words)
         choice.tool = self.ask.tool
         return choice
 
@@ -229,25 +231,3 @@ class Answer:
             sum(s.prompt for s in self.sequences) // max(self.ask.n, 1) if per_prompt > 1 else first.prompt
         )
         return Counts(prompts, self.out, cached if self._details else None)
-
-    def _logprobs(self, words: list[int]) -> Said:
-        """The word that was taken, and others with less; the figures mean nothing."""
-        more = self.ask.logprobs or 0
-        texts = [WORDS[w].decode() for w in words]
-        tops = [
-            [(t, -0.1)] + [(WORDS[(w + i) % len(WORDS)].decode(), -2.0 - i) for i in range(1, more)]
-            for w, t in zip(words, texts, strict=True)
-        ]
-        if self.ask.api == "chat":
-            content = [
-                {**_scored(t, -0.1), "top_logprobs": [_scored(*pair) for pair in top[:more]]}
-                for t, top in zip(texts, tops, strict=True)
-            ]
-            return {"content": content}
-        offsets = [4 * i for i in range(len(texts))]
-        said = {"text_offset": offsets, "token_logprobs": [-0.1] * len(texts), "tokens": texts}
-        return {**said, "top_logprobs": [dict(top) for top in tops]}
-
-
-def _scored(text: str, logprob: float) -> Said:
-    return {"token": text, "logprob": logprob, "bytes": list(text.encode())}

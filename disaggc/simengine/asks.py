@@ -23,7 +23,7 @@ class RefusedError(Exception):
         super().__init__(message)
         names = {400: "BadRequestError", 401: "Unauthorized", 404: "NotFoundError"}
         self.status, self.handled = status, handled
-        kind = kind or names.get(status, "InternalServerError")
+        kind = names.get(status, "InternalServerError")
         self.said = {"error": {"message": message, "type": kind, "param": param, "code": status}}
 
 
@@ -77,7 +77,7 @@ def read_ask(api: str, body: Body, options: Options) -> Ask:
         raise RefusedError(404, f"The model `{model}` does not exist.", param="model")
     prompts = _prompts(api, body, params)
     room = options.max_model_len - max(map(len, prompts))
-    max_tokens = _max_tokens(api, body, options.max_model_len, room)
+    max_tokens = _max_tokens(api, body, limit=options.max_model_len, room=room)
     least = _integer(body, "min_tokens", 0, low=0)
     if least > max_tokens:
         raise RefusedError(
@@ -121,7 +121,7 @@ def _integer(body: Body, name: str, default: int, *, low: int) -> int:
     return value
 
 
-def _max_tokens(api: str, body: Body, limit: int, room: int) -> int:
+def _max_tokens(api: str, body: Body, *, limit: int, room: int) -> int:
     if room < 1:
         raise RefusedError(
             400,

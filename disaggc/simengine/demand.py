@@ -1,4 +1,4 @@
-"""The decode side of a transfer: fetches KV from prefill's side channel in model time, keeps leases alive while it waits.
+"""The decode side of a transfer: fetches KV from prefill in model time, keeps its lease alive while it waits.
 
 What arrives is what prefill's blocks hold when they are read, right or not.
 """
@@ -6,13 +6,14 @@ What arrives is what prefill's blocks hold when they are read, right or not.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
 from disaggc.simengine.blocks import Content, context_of
+from disaggc.simengine.bootstrap import query
 from disaggc.simengine.metrics import Counters
 from disaggc.simengine.options import Options
 from disaggc.simengine.sequence import Sequence
@@ -26,7 +27,8 @@ Params = Mapping[str, Any]
 
 
 def usable(params: Params, dialect: str) -> bool:
-    """Whether the parameters name what is needed to fetch; without, vLLM computes the prompt itself and says nothing."""
+    """Whether the parameters name what is needed to fetch; if not, vLLM computes the prompt itself without a word."""
+    names: tuple[str, ...]
     match dialect:
         case "nixl":
             names = ("remote_block_ids", "remote_engine_id", "remote_host", "remote_port")
@@ -51,7 +53,7 @@ def regrouped(contents: list[Content], theirs: int, ours: int) -> list[Content]:
     found = []
     for at in range(0, len(contents), ratio):
         group = contents[at : at + ratio]
-        links = zip(group, group[1:], strict=False)
+        links = pairwise(group)
         whole = all(a.digest == b.before for a, b in links)
         found.append(Content(group[0].before, group[-1].digest if whole else context_of(group)))
     return found
@@ -152,11 +154,8 @@ class Demand:
     async def _met(self, params: Params) -> Peer:
         peer = self._peer(await self._found(params))
         met = await peer.meet()
-        if (
-            self._dialect.startswith("nixl")
-            and self._enforced
-            and met.get("compatibility") != compatibility(self._options)
-        ):
+        checked = self._dialect.startswith("nixl") and self._enforced
+        if checked and met.get("compatibility") != compatibility(self._options):
             raise TransferError("compatibility hash mismatch")
         wanted = params.get("remote_engine_id")
         if wanted is not None and self._dialect != "moriio" and met.get("engine_id") != wanted:
@@ -237,19 +236,3 @@ class Demand:
 
     def _patience(self, seconds: float) -> float:
         return max(seconds / self._options.scale, 0.5)
-
-
-async def query(host: str, port: int, timeout_s: float) -> Said:
-    """What a Mooncake bootstrap server says of its engines."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            reader, writer = await asyncio.open_connection(host, port)
-            writer.write(b"GET /query HTTP/1.1\r\nhost: bootstrap\r\nconnection: close\r\n\r\n")
-            answer = await reader.read()
-            writer.close()
-        said = json.loads(answer.partition(b"\r\n\r\n")[2])
-    except (OSError, TimeoutError, ValueError) as exc:
-        raise TransferError(f"no bootstrap server at {host}:{port}: {type(exc).__name__}") from None
-    if not isinstance(said, dict):
-        raise TransferError("the bootstrap server answers nonsense")
-    return said

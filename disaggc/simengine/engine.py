@@ -79,7 +79,7 @@ class Engine:
         if self.options.shutdown_s > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.options.shutdown_s / self.options.scale):
-                    while self._has_work():
+                    while self._has_work():  # noqa: ASYNC110 - work ends in many places
                         await asyncio.sleep(0.02)
         if self._server is not None:
             self._server.close()

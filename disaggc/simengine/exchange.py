@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
+from disaggc.simengine.bootstrap import tell
 from disaggc.simengine.demand import Demand
 from disaggc.simengine.http import Call, Connection
 from disaggc.simengine.metrics import Counters
@@ -40,13 +40,9 @@ class KvExchange:
             )
 
     def _query(self, connection: Connection, call: Call) -> None:
-        if call.path != "/query":
-            connection.answer_json(404, {"detail": "Not Found"})
-            return
         supply = self.supply
         host = "127.0.0.1" if supply.host == "0.0.0.0" else supply.host  # noqa: S104 - only compared
-        said = {"0": {"engine_id": supply.engine_id, "worker_addr": f"tcp://{host}:{supply.port}"}}
-        connection.answer(200, json.dumps(said).encode())
+        tell(connection, call, engine_id=supply.engine_id, worker=f"{host}:{supply.port}")
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """What runs as long as the engine lives."""

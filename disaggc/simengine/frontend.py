@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import re
 import secrets
 import time
 from collections.abc import Callable
-from hashlib import blake2b
-from typing import Any
 
 from disaggc.simengine.answers import ERROR, Answer
-from disaggc.simengine.asks import Ask, RefusedError, conversation, parse_body, read_ask
+from disaggc.simengine.asks import Ask, RefusedError, parse_body, read_ask
 from disaggc.simengine.demand import usable
+from disaggc.simengine.events import Shape
 from disaggc.simengine.exchange import KvExchange
 from disaggc.simengine.faults import Fault, Faults, Kind, When
 from disaggc.simengine.http import Call, Connection
+from disaggc.simengine.injection import Injection
 from disaggc.simengine.options import Options
 from disaggc.simengine.page import metrics_page
 from disaggc.simengine.scheduler import Scheduler
 from disaggc.simengine.sequence import Sequence, Wish
-from disaggc.simengine.shapes import Shape
-from disaggc.simengine.tokens import detokenize, tokenize
+from disaggc.simengine.sundries import SMALL, models
 
 GENERATION = {
     "/v1/completions": "completions",
@@ -45,7 +43,8 @@ class Frontend:
         on_fault: Callable[[Fault], None],
     ) -> None:  # fmt: skip
         self._options, self._scheduler, self._exchange = options, scheduler, exchange
-        self._faults, self._on_fault = faults, on_fault
+        self._faults = faults
+        self._injection = Injection(faults, options.scale, on_fault=on_fault, lost=self._lost)
         self._started = int(time.time())
         self._fingerprint = f"vllm-{options.version}-sim"
         self.open: set[Answer] = set()
@@ -86,7 +85,7 @@ class Frontend:
         params = body.get("kv_transfer_params")
         prefill = isinstance(params, dict) and params.get("do_remote_decode") is True
         fault = self._faults.take(When.ARRIVAL, prefill=prefill)
-        if fault is not None and self._at_arrival(fault, connection, body):
+        if fault is not None and self._injection.at_arrival(fault, connection, body):
             return
         try:
             ask = read_ask(api, body, self._options)
@@ -95,18 +94,18 @@ class Frontend:
                 self._exchange.reject(params)
             raise
         request = call.headers.get("x-request-id") or secrets.token_hex(8)
-        answer = self._answer(connection, ask, api, request)
-        answer.watch = lambda a, moment: self._watch(a, moment, prefill)
+        answer = self._answer(connection, ask, request)
+        answer.watch = lambda a, moment: self._moment(a, moment, prefill=prefill)
         if fault is None or fault.kind not in (Kind.NULL_PARAMS, Kind.OTHER_BLOCKS):
             fault = self._faults.take(When.WORKING, prefill=prefill)
         if fault is not None:
-            self._while_working(fault, answer)
+            self._injection.while_working(fault, answer)
         if ask.stream and not answer.muted:
             connection.start_stream()
         self._submit(answer, request)
 
-    def _answer(self, connection: Connection, ask: Ask, api: str, request: str) -> Answer:
-        name = f"{_PREFIXES[api]}{request}"
+    def _answer(self, connection: Connection, ask: Ask, request: str) -> Answer:
+        name = f"{_PREFIXES[ask.api]}{request}"
         shape = Shape(ask, name, created=int(time.time()), fingerprint=self._fingerprint)
         answer = Answer(connection, ask, shape, details=self._options.details)
         connection.on_lost = lambda: self._lost(answer)
@@ -148,157 +147,28 @@ class Frontend:
         for sequence in answer.sequences:
             self._scheduler.abort(sequence)
 
-    # --- faults ---
-
-    def _at_arrival(self, fault: Fault, connection: Connection, body: dict[str, Any]) -> bool:
-        """Whether the request ends here."""
-        match fault.kind:
-            case Kind.DROP:
-                connection.drop()
-            case Kind.STATUS:
-                connection.answer_json(fault.status, {"error": {**ERROR["error"], "code": fault.status}})
-            case Kind.ERROR_200:
-                connection.answer_json(200, ERROR)
-            case Kind.ABORT_200:
-                choice = {
-                    "index": 0,
-                    "text": "",
-                    "message": {"role": "assistant", "content": ""},
-                    "finish_reason": "abort",
-                }
-                connection.answer_json(200, {"id": "cmpl-0", "model": body.get("model"), "choices": [choice]})
-            case Kind.HANG:
-                pass
-            case Kind.HALF_OPEN:
-                connection.frozen = True
-                connection.transport.pause_reading()
-            case _:
-                self._on_fault(fault)
-                return False
-        return True
-
-    def _while_working(self, fault: Fault, answer: Answer) -> None:
-        if fault.kind in (Kind.NULL_PARAMS, Kind.OTHER_BLOCKS):
-            answer.change_params = _nulled if fault.kind is Kind.NULL_PARAMS else _elsewhere
-            return
-        asyncio.get_running_loop().call_later(
-            fault.seconds / self._options.scale, self._happen, fault, answer
-        )
-
-    def _watch(self, answer: Answer, moment: str, prefill: bool) -> None:  # noqa: FBT001 - what the request is
-        """A request reached a moment; a fault may be waiting for it there."""
+    def _moment(self, answer: Answer, moment: str, *, prefill: bool) -> None:
         if moment == "after":
             self.open.discard(answer)
-        if moment == "mid":
-            due = [f for f in self._faults.on if f.when is When.MID and answer.out >= f.after_tokens]
-            if not due:
-                return
-        fault = self._faults.take(When(moment), prefill=prefill)
-        if fault is not None:
-            self._happen(fault, answer)
-
-    def _happen(self, fault: Fault, answer: Answer) -> None:
-        connection = answer.connection
-        match fault.kind:
-            case Kind.DROP:
-                answer.muted = True
-                connection.drop()
-            case Kind.HANG:
-                answer.muted = True
-            case Kind.HALF_OPEN:
-                connection.frozen = True
-                connection.transport.pause_reading()
-            case Kind.STATUS | Kind.ERROR_200 | Kind.ABORT_200:
-                self._say_failure(fault, answer)
-            case _:
-                self._on_fault(fault)
-
-    def _say_failure(self, fault: Fault, answer: Answer) -> None:
-        if answer.muted:
-            return
-        if answer.ask.stream:
-            said: dict[str, Any] = ERROR
-            if fault.kind is Kind.ABORT_200:
-                said = {"choices": [{"index": 0, "text": "", "delta": {}, "finish_reason": "abort"}]}
-            answer.fail_stream(said)
-        else:
-            answer.muted = True
-            answer.connection.answer_json(fault.status if fault.kind is Kind.STATUS else 200, ERROR)
-        self._lost(answer)
+        self._injection.watch(answer, moment, prefill=prefill)
 
     # --- everything else ---
 
     def _other(self, connection: Connection, call: Call) -> None:
         path = call.path
-        if path in ("/health", "/ping"):
-            connection.answer(503 if self.dead else 200, b"", kind="text/plain")
-        elif path == "/metrics":
-            text = metrics_page(self._options, self._scheduler, self._exchange)
-            connection.answer(200, text.encode(), kind="text/plain; version=0.0.4; charset=utf-8")
-        elif path == "/version":
-            connection.answer_json(200, {"version": self._options.version})
-        elif path == "/load":
-            connection.answer_json(200, {"server_load": len(self.open)})
-        elif path == "/v1/models":
-            connection.answer_json(
-                200, {"object": "list", "data": [self._model(name) for name in self._options.served]}
-            )
-        elif call.method == "POST" and path in ("/tokenize", "/detokenize", "/v1/embeddings"):
-            connection.answer_json(200, self._small(path, parse_body(call.body)))
-        else:
-            connection.answer_json(404, {"detail": "Not Found"})
-
-    def _model(self, name: str) -> dict[str, Any]:
-        root = self._options.model
-        return {
-            "id": name, "object": "model", "created": self._started, "owned_by": "vllm", "root": root, "parent": None,
-            "max_model_len": self._options.max_model_len, "permission": [],
-        }  # fmt: skip
-
-    def _small(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        if path == "/detokenize":
-            return {"prompt": detokenize([int(t) for t in body.get("tokens") or ()])}
-        if path == "/tokenize":
-            text = body["prompt"] if isinstance(body.get("prompt"), str) else conversation("chat", body)
-            ids = list(tokenize(text))
-            return {
-                "count": len(ids),
-                "max_model_len": self._options.max_model_len,
-                "tokens": ids,
-                "token_strs": None,
-            }
-        given = body.get("input")
-        texts = given if isinstance(given, list) else [given]
-        rows = [
-            {
-                "index": i,
-                "object": "embedding",
-                "embedding": [b / 255 for b in blake2b(json.dumps(t).encode()).digest()[:16]],
-            }
-            for i, t in enumerate(texts)
-        ]
-        count = sum(len(tokenize(str(t))) for t in texts)
-        usage = {
-            "prompt_tokens": count,
-            "total_tokens": count,
-            "completion_tokens": 0,
-            "prompt_tokens_details": None,
-        }
-        return {
-            "id": "embd-0",
-            "object": "list",
-            "model": self._options.served[0],
-            "data": rows,
-            "usage": usage,
-        }
-
-
-def _nulled(_params: dict[str, Any]) -> None:
-    return None
-
-
-def _elsewhere(params: dict[str, Any]) -> dict[str, Any]:
-    return {
-        **params,
-        "remote_block_ids": [[block + 1 for block in group] for group in params["remote_block_ids"]],
-    }
+        match path:
+            case "/health" | "/ping":
+                connection.answer(503 if self.dead else 200, b"", kind="text/plain")
+            case "/metrics":
+                text = metrics_page(self._options, self._scheduler, self._exchange)
+                connection.answer(200, text.encode(), kind="text/plain; version=0.0.4; charset=utf-8")
+            case "/version":
+                connection.answer_json(200, {"version": self._options.version})
+            case "/load":
+                connection.answer_json(200, {"server_load": len(self.open)})
+            case "/v1/models":
+                connection.answer_json(200, models(self._options, self._started))
+            case _ if call.method == "POST" and path in SMALL:
+                connection.answer_json(200, SMALL[path](parse_body(call.body), self._options))
+            case _:
+                connection.answer_json(404, {"detail": "Not Found"})

@@ -28,7 +28,7 @@ class Call:
 
     __slots__ = ("body", "headers", "method", "path")
 
-    def __init__(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> None:
+    def __init__(self, method: str, path: str, *, headers: Mapping[str, str], body: bytes) -> None:
         self.method, self.path, self.headers, self.body = method, path, headers, body
 
 
@@ -90,7 +90,9 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        self._url, self._headers, self._body = b"", {}, []
+        self._url = b""
+        self._headers: dict[str, str] = {}
+        self._body: list[bytes] = []
 
     def on_url(self, url: bytes) -> None:
         """A part of its target."""
@@ -114,7 +116,7 @@ class Connection(asyncio.Protocol):
         path = urlsplit(self._url.decode("latin-1")).path
         self._keep = self._parser.should_keep_alive()
         self._queue.append(
-            Call(self._parser.get_method().decode(), path, self._headers, b"".join(self._body))
+            Call(self._parser.get_method().decode(), path, headers=self._headers, body=b"".join(self._body))
         )
         if not self._busy:
             self._next()
@@ -142,7 +144,7 @@ class Connection(asyncio.Protocol):
             status, _PHRASES.get(status, "").encode(), len(body), kind.encode(), close, more,
         )  # fmt: skip
         self.write(head + body)
-        self._done(keep)
+        self._done(keep=keep)
 
     def answer_json(self, status: int, said: Any) -> None:
         """A whole answer in JSON."""
@@ -155,7 +157,7 @@ class Connection(asyncio.Protocol):
     def end_stream(self) -> None:
         """The stream is whole."""
         self.write(LAST)
-        self._done(self._keep)
+        self._done(keep=self._keep)
 
     def write(self, data: bytes) -> None:
         """Bytes to the client, unless it is gone or frozen."""
@@ -166,7 +168,7 @@ class Connection(asyncio.Protocol):
         """Reset the connection."""
         self.transport.abort()
 
-    def _done(self, keep: bool) -> None:
+    def _done(self, *, keep: bool) -> None:
         self.on_lost = None
         if not keep:
             self.transport.close()

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 
 import uvloop
 
+from disaggc.simengine.connector import OptionError
 from disaggc.simengine.engine import Engine
-from disaggc.simengine.options import OptionError, Options, read_options
+from disaggc.simengine.options import Options, read_options
 
 
 class LaunchError(Exception):

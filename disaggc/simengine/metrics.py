@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
 TTFT = (
-    .001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0,
+    .001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0, 640.0,
+    2560.0,
 )  # fmt: skip
 ITL = (
     0.01,
@@ -146,7 +147,8 @@ class Counters:
 
 _PLAIN = (
     "prefix_cache_queries", "prefix_cache_hits", "external_prefix_cache_queries", "external_prefix_cache_hits",
-    "mm_cache_queries", "mm_cache_hits", "num_preemptions", "prompt_tokens", "prompt_tokens_cached", "generation_tokens",
+    "mm_cache_queries", "mm_cache_hits", "num_preemptions", "prompt_tokens", "prompt_tokens_cached",
+    "generation_tokens",
 )  # fmt: skip
 _LABELLED = (
     ("prompt_tokens_by_source", "source", ("local_compute", "local_cache_hit", "external_kv_transfer")),
@@ -168,11 +170,11 @@ def exposition(
     counters: Counters, model: str, gauges: Mapping[tuple[str, str, str], float], *, cache: Mapping[str, str]
 ) -> str:
     """The text of /metrics. gauges: (name, label, value of the label) -> number, without a label both empty."""
-    return "\n".join(_lines(counters, model, gauges, cache)) + "\n"
+    return "\n".join(_lines(counters, model, gauges, cache=cache)) + "\n"
 
 
 def _lines(
-    counters: Counters, model: str, gauges: Mapping[tuple[str, str, str], float], cache: Mapping[str, str]
+    counters: Counters, model: str, gauges: Mapping[tuple[str, str, str], float], *, cache: Mapping[str, str]
 ) -> Iterator[str]:
     own = {"engine": "0", "model_name": model}
     for name, histogram in (*counters.kv_hist.items(), *counters.hist.items()):
@@ -181,20 +183,20 @@ def _lines(
         yield f"# HELP vllm:{name}_total {name.replace('_', ' ')}\n# TYPE vllm:{name}_total counter"
         yield f"vllm:{name}_total{_labels(own)} {value:.17g}"
     seen = ""
-    for (name, label, value), amount in counters.by.items():
+    for (name, label, kind), amount in counters.by.items():
         if name != seen:
             yield f"# HELP vllm:{name}_total {name.replace('_', ' ')}\n# TYPE vllm:{name}_total counter"
         seen = name
-        yield f"vllm:{name}_total{_labels({**own, label: value})} {amount:.17g}"
+        yield f"vllm:{name}_total{_labels({**own, label: kind})} {amount:.17g}"
     yield "# HELP vllm:admission_rejections_total admission rejections\n# TYPE vllm:admission_rejections_total counter"
     for reason in _REJECTIONS:
         yield f"vllm:admission_rejections_total{_labels({'model_name': model, 'reason': reason})} 0"
     seen = ""
-    for (name, label, value), amount in gauges.items():
+    for (name, label, kind), amount in gauges.items():
         if name != seen:
             yield f"# HELP vllm:{name} {name.replace('_', ' ')}\n# TYPE vllm:{name} gauge"
         seen = name
-        yield f"vllm:{name}{_labels({**own, label: value} if label else own)} {amount:.17g}"
+        yield f"vllm:{name}{_labels({**own, label: kind} if label else own)} {amount:.17g}"
     yield "# HELP vllm:cache_config_info Information of the cache config\n# TYPE vllm:cache_config_info gauge"
     yield f"vllm:cache_config_info{_labels({**cache, 'engine': '0'})} 1"
 

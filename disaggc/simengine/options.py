@@ -5,12 +5,11 @@ Flags that change nothing here are accepted and listed; reading them is the real
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from disaggc.simengine.connector import Connector, OptionError, read_connector
 from disaggc.simengine.timing import DEFAULT, Timing, TimingError, read_timing
 
 _ALIASES = {"tp": "tensor-parallel-size", "pp": "pipeline-parallel-size", "dp": "data-parallel-size"}
@@ -36,35 +35,8 @@ _READ = {
     "enable-prompt-tokens-details",
 }
 _BARE = {"headless", "no-enable-prefix-caching", "enable-prompt-tokens-details"}
-_CONNECTOR_KEYS = {
-    "kv_connector", "engine_id", "kv_buffer_device", "kv_buffer_size", "kv_role", "kv_port", "kv_connector_extra_config",
-    "kv_connector_module_path", "enable_permute_local_kv", "kv_load_failure_policy",
-} - {"kv_buffer_size"}  # fmt: skip
-_CONNECTORS = {
-    "NixlConnector": "nixl", "NixlPullConnector": "nixl", "NixlPushConnector": "nixl-push",
-    "MooncakeConnector": "mooncake", "MoRIIOConnector": "moriio",
-}  # fmt: skip
 
-
-class OptionError(ValueError):
-    """The command line cannot be served; the message says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Connector:
-    """The KV connector as configured. dialect: nixl, nixl-push, mooncake, moriio."""
-
-    dialect: str
-    role: str
-    engine_id: str | None
-    fail: bool
-    """Whether a failed load fails the request; otherwise the prompt is computed here."""
-    extra: Mapping[str, Any]
-
-    def seconds(self, key: str, default: float) -> float:
-        """A duration among the connector's own options."""
-        value = self.extra.get(key, default)
-        return float(value) if isinstance(value, int | float) else default
+_MOST_TOKENS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +98,6 @@ def read_options(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
     admin = (
         (own["admin-host"], int(_positive("admin-port", own["admin-port"]))) if own["admin-port"] else None
     )
-    default_tokens = numbers["max-num-seqs"] * numbers["max-model-len"] * numbers["data-parallel-size"]
-    kv_tokens = (
-        int(_positive("kv-tokens", own["kv-tokens"])) if own["kv-tokens"] else min(default_tokens, 4_000_000)
-    )
-    if kv_tokens < numbers["max-model-len"]:
-        raise OptionError(
-            f"{kv_tokens} tokens of KV do not hold one request of --max-model-len {numbers['max-model-len']}"
-        )
     return Options(
         model=model,
         served=tuple(given.get("served-model-name") or [model]),
@@ -154,17 +118,27 @@ def read_options(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
         headless="headless" in given,
         shutdown_s=numbers["shutdown-timeout"],
         stream_interval=numbers["stream-interval"],
-        connector=_connector(given.get("kv-transfer-config")),
+        connector=read_connector(given.get("kv-transfer-config")),
         speculative=(given.get("speculative-config") or [""])[-1],
         ignored=tuple(sorted(set(given) - _READ)),
         timing=timing,
         scale=scale,
-        kv_tokens=kv_tokens,
+        kv_tokens=_kv_tokens(own["kv-tokens"], numbers),
         admin=admin,
         start_delay_s=float(own["start-delay"]),
         version=own["engine-version"],
         env=env,
     )
+
+
+def _kv_tokens(given: str, numbers: Mapping[str, int]) -> int:
+    """Tokens of KV of the whole replica; by default what its sequences can use, within reason."""
+    most = numbers["max-num-seqs"] * numbers["max-model-len"] * numbers["data-parallel-size"]
+    tokens = int(_positive("kv-tokens", given)) if given else min(most, _MOST_TOKENS)
+    limit = numbers["max-model-len"]
+    if tokens < limit:
+        raise OptionError(f"{tokens} tokens of KV do not hold one request of --max-model-len {limit}")
+    return tokens
 
 
 def _variable(name: str) -> str:
@@ -226,31 +200,3 @@ def _timing(path: str) -> Timing:
         raise OptionError(f"the timing table cannot be read: {exc}") from None
     except TimingError as exc:
         raise OptionError(f"{path} is not a timing table:\n{exc}") from None
-
-
-def _connector(texts: list[str] | None) -> Connector | None:
-    if not texts:
-        return None
-    try:
-        said = json.loads(texts[-1])
-    except ValueError:
-        raise OptionError(f"--kv-transfer-config is not JSON: {texts[-1]}") from None
-    if not isinstance(said, dict):
-        raise OptionError("--kv-transfer-config is not a JSON object")
-    if unknown := sorted(set(said) - _CONNECTOR_KEYS):
-        raise OptionError(f"--kv-transfer-config: unexpected keyword argument `{unknown[0]}`")
-    dialect = _CONNECTORS.get(str(said.get("kv_connector")))
-    if dialect is None:
-        raise OptionError(f"the double does not speak connector {said.get('kv_connector')}")
-    if said.get("kv_role") not in ("kv_producer", "kv_consumer", "kv_both"):
-        raise OptionError("`kv_role` is one of kv_producer, kv_consumer, kv_both")
-    extra = said.get("kv_connector_extra_config") or {}
-    if dialect == "moriio" and extra.get("read_mode"):
-        dialect = "moriio-read"
-    return Connector(
-        dialect=dialect,
-        role=said["kv_role"],
-        engine_id=said.get("engine_id"),
-        fail=said.get("kv_load_failure_policy", "fail") == "fail",
-        extra=extra,
-    )

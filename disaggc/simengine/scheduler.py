@@ -8,31 +8,19 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable
-from typing import Protocol
 
-from disaggc.simengine.blocks import BlockPool, Content, chained, context_of
+from disaggc.simengine.batch import Chunks, chunks, duration_s
+from disaggc.simengine.blocks import Content
 from disaggc.simengine.metrics import Counters
 from disaggc.simengine.options import Options
+from disaggc.simengine.places import Places
 from disaggc.simengine.records import record_end, record_first
-from disaggc.simengine.sequence import Sequence, State
-from disaggc.simengine.tokens import Continuation, digests
+from disaggc.simengine.sequence import Exchange, Sequence, State
+from disaggc.simengine.tokens import digests
 
 _BURST = 32
 """Steps computed in one turn of the event loop when it runs late or the time scale makes steps shorter than a turn."""
 _LATE_S = 0.5
-
-
-class Exchange(Protocol):
-    """Moves KV between engines."""
-
-    def fetch(self, sequence: Sequence) -> None:
-        """Get the KV of a sequence that has its blocks; `Scheduler.arrived` gets it."""
-
-    def cancel(self, sequence: Sequence) -> None:
-        """The sequence is gone before its KV came."""
-
-    def keep(self, sequence: Sequence, reason: str) -> bool:
-        """Whether the finished sequence's blocks stay pinned; sets the parameters of its answer."""
 
 
 class Scheduler:
@@ -40,7 +28,8 @@ class Scheduler:
 
     def __init__(self, options: Options, counters: Counters, loop: asyncio.AbstractEventLoop) -> None:
         self.options, self.counters, self._loop = options, counters, loop
-        self.pool = BlockPool(options.kv_tokens // options.block_size, caching=options.caching)
+        self.places = Places(options, counters)
+        self.pool = self.places.pool
         self.exchange: Exchange | None = None
         self.waiting: deque[Sequence] = deque()
         self.ready: deque[Sequence] = deque()
@@ -51,7 +40,7 @@ class Scheduler:
         self.stuck = False
         self.late_s = 0.0
         self._limit = options.max_num_seqs * options.dp
-        self._chunks: list[tuple[Sequence, int]] = []
+        self._chunks: Chunks = []
         self._batch: list[Sequence] = []
         self._due = self._before = 0.0
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
@@ -80,7 +69,7 @@ class Scheduler:
         self._end(sequence, reason, self._loop.time())
 
     def arrived(self, sequence: Sequence, contents: list[Content] | None) -> None:
-        """The KV of a fetched sequence, one content per block of its own that was not cached; None = it will not come."""
+        """The KV of a fetched sequence, one content per block that was not cached; None = it will not come."""
         if sequence.state is not State.FETCHING:
             return
         self.fetching.discard(sequence)
@@ -95,7 +84,7 @@ class Scheduler:
         else:
             sequence.external = sequence.prompt - sequence.cached
             sequence.computed = sequence.prompt - 1
-            self._write(sequence, contents)
+            self.places.write(sequence, contents)
             sequence.state = State.READY
             self.ready.append(sequence)
         self._kick()
@@ -121,7 +110,7 @@ class Scheduler:
             sequence = self.waiting[0]
             if not sequence.wish.fetches and budget <= 0:
                 break
-            if not self._allot(sequence):
+            if not self.places.allot(sequence):
                 break
             self.waiting.popleft()
             if sequence.wish.fetches and self.exchange is not None and not sequence.generated:
@@ -133,30 +122,6 @@ class Scheduler:
                 sequence.scheduled = sequence.scheduled or self._loop.time()
                 self.prefilling.append(sequence)
                 budget -= sequence.target - sequence.computed
-
-    def _allot(self, sequence: Sequence) -> bool:
-        """Blocks for all tokens to compute, cached ones first."""
-        size, value = self.options.block_size, self.counters.value
-        usable = sequence.digests[: (sequence.prompt - 1) // size]
-        hits = self.pool.hits(usable)
-        wanted = -(-sequence.target // size) - len(hits)
-        if wanted > self.pool.free:
-            self.pool.give_back(hits)
-            return False
-        sequence.blocks = hits + self.pool.take(wanted)
-        sequence.cached = sequence.computed = len(hits) * size
-        sequence.room = len(sequence.blocks) * size - sequence.target
-        if not sequence.preemptions:
-            value["prefix_cache_queries"] += sequence.prompt
-            value["prefix_cache_hits"] += sequence.cached
-        return True
-
-    def _write(self, sequence: Sequence, contents: list[Content]) -> None:
-        """Fill the blocks behind the cached ones; full ones can be found by later prompts."""
-        first = sequence.cached // self.options.block_size
-        full = sequence.prompt // self.options.block_size
-        for at, content in enumerate(contents, start=first):
-            self.pool.write(sequence.blocks[at], content, sequence.digests[at] if at < full else None)
 
     # --- steps ---
 
@@ -191,36 +156,15 @@ class Scheduler:
 
     def _plan(self) -> float | None:
         """The next step's work and its duration; None when there is nothing to do."""
-        options, timing = self.options, self.options.timing
-        budget = options.max_num_batched_tokens * timing.ranks - len(self.decoding)
+        budget = self.options.max_num_batched_tokens * self.options.timing.ranks - len(self.decoding)
         self._admit(budget - sum(s.target - s.computed for s in self.prefilling))
         self._batch = self.decoding.copy()
-        self._chunks = []
-        squares, prompt = 0.0, 0
-        for sequence in self.prefilling:
-            if budget <= 0:
-                break
-            part = min(sequence.target - sequence.computed, budget)
-            squares += (sequence.computed + part) ** 2 - sequence.computed**2
-            self._chunks.append((sequence, part))
-            budget -= part
-            prompt += part
+        self._chunks = chunks(self.prefilling, budget)
         if not self._batch and not self._chunks:
             return None
-        self.counters.hist["iteration_tokens_total"].observe(prompt + len(self._batch))
-        # a sequence whose KV was fetched computes its last token as any decode step does
-        fetched = sum(1 for s, part in self._chunks if part == 1 and s.external)
-        context = sum(s.prompt + s.generated for s in self._batch)
-        window = timing.decode.window_tokens
-        windowed = sum(min(s.prompt + s.generated, window) for s in self._batch) if window else 0
-        duration = timing.step_s(
-            len(self._batch) + fetched,
-            context,
-            windowed,
-            prompt=prompt - fetched,
-            squares=squares if prompt > fetched else 0.0,
-        )
-        return duration * self.slow / options.scale
+        tokens = sum(part for _, part in self._chunks) + len(self._batch)
+        self.counters.hist["iteration_tokens_total"].observe(tokens)
+        return duration_s(self._batch, self._chunks, self.options.timing) * self.slow / self.options.scale
 
     def _apply(self, at: float) -> None:
         """The end of a step."""
@@ -244,12 +188,7 @@ class Scheduler:
         """The prompt is computed (again): the next word comes with it."""
         self.prefilling.remove(sequence)
         if not sequence.preemptions:
-            if not sequence.external:
-                first = sequence.cached // self.options.block_size
-                self._write(sequence, chained(sequence.digests)[first:])
-            contents = [self.pool.content(b) for b in sequence.blocks[: len(sequence.digests)]]
-            choice = sequence.index if sequence.wish.distinct else 0
-            sequence.continuation = Continuation(context_of(contents), choice)
+            self.places.begin(sequence)
             record_first(self.counters, sequence, at)
         self.counters.value["generation_tokens"] += 1
         self.decoding.append(sequence)
@@ -283,15 +222,14 @@ class Scheduler:
             self._preempt(youngest)
             if youngest is sequence:
                 return False
-        sequence.blocks += self.pool.take(1)
-        sequence.room = self.options.block_size
+        self.places.grow(sequence)
         return True
 
     def _preempt(self, sequence: Sequence) -> None:
         """Give the blocks away and compute everything again later."""
         (self.decoding if sequence in self.decoding else self.prefilling).remove(sequence)
-        self.pool.give_back(sequence.blocks)
-        sequence.blocks, sequence.state = [], State.WAITING
+        self.places.leave(sequence)
+        sequence.state = State.WAITING
         sequence.target = sequence.length
         sequence.preemptions += 1
         self.counters.value["num_preemptions"] += 1
@@ -302,7 +240,6 @@ class Scheduler:
         sequence.last_at = at
         kept = self.exchange is not None and sequence.wish.keeps and self.exchange.keep(sequence, reason)
         if not kept:
-            self.pool.give_back(sequence.blocks)
-            sequence.blocks = []
+            self.places.leave(sequence)
         record_end(self.counters, sequence, reason)
         sequence.sink.finish(sequence, reason)

@@ -66,9 +66,9 @@ class Sequence:
     """A sequence from its arrival to its end. Times are those of the event loop."""
 
     __slots__ = (
-        "arrived", "blocks", "cached", "computed", "continuation", "digests", "external", "first_at", "generated", "ids",
-        "index", "key", "last_at", "name", "out", "params", "preemptions", "prompt", "room", "scheduled", "sink", "state",
-        "stop_reason", "target", "wish",
+        "arrived", "blocks", "cached", "computed", "continuation", "digests", "external", "first_at", "generated",
+        "ids", "index", "key", "last_at", "name", "out", "params", "preemptions", "prompt", "room", "scheduled", "sink",
+        "state", "stop_reason", "target", "wish",
     )  # fmt: skip
 
     def __init__(
@@ -95,3 +95,16 @@ class Sequence:
     def length(self) -> int:
         """Tokens of context."""
         return self.prompt + self.generated
+
+
+class Exchange(Protocol):
+    """Moves KV between engines."""
+
+    def fetch(self, sequence: Sequence) -> None:
+        """Get the KV of a sequence that has its blocks; `Scheduler.arrived` gets it."""
+
+    def cancel(self, sequence: Sequence) -> None:
+        """The sequence is gone before its KV came."""
+
+    def keep(self, sequence: Sequence, reason: str) -> bool:
+        """Whether the finished sequence's blocks stay pinned; sets the parameters of its answer."""

@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 MAX_LINE = 64 << 20
@@ -147,7 +148,7 @@ class SideChannel:
                     continue
                 task = asyncio.get_running_loop().create_task(self._reply(said, number, writer))
                 running[number] = task
-                task.add_done_callback(lambda _, n=number: running.pop(n, None))
+                task.add_done_callback(partial(_forget, running, number))
         except (OSError, ValueError):
             pass
         finally:
@@ -160,3 +161,7 @@ class SideChannel:
         answer = await self._answer(said)
         if answer is not None and not writer.is_closing():
             writer.write(json.dumps({**answer, "id": number}).encode() + b"\n")
+
+
+def _forget(running: dict[int, asyncio.Task[None]], number: int, _task: asyncio.Task[None]) -> None:
+    running.pop(number, None)
