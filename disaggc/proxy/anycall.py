@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from disaggc.ir.plan import Role
 from disaggc.proxy.exchange import Exchange
 from disaggc.proxy.failures import LegError, RefusedError, Stage
 from disaggc.proxy.legs import RETRYABLE, Message, send
@@ -29,8 +28,8 @@ class AnyCall(Exchange):
         body = request.body
         while True:
             fleet, now = self.service.fleet, self.clock()
-            among = fleet.servers() + fleet.by_role[Role.PREFILL]
-            replica = fleet.choose([r for r in among if r.address not in tried], role=Role.COLOCATED, now=now)
+            among = fleet.servers + fleet.prefills
+            replica = fleet.choose([r for r in among if r.address not in tried], fleet.for_any, now=now)
             if replica is None:
                 raise RefusedError(503 if not tried else 502, "no engine is available", retry_after=2)
             tried.add(replica.address)
@@ -44,7 +43,7 @@ class AnyCall(Exchange):
             try:
                 limits = self.service.table.timeouts
                 _, future = await send(
-                    replica, Message(head, body, stream=False), self.connections, connect_s=limits.connect_s
+                    replica, Message(head, [body], stream=False), self.connections, connect_s=limits.connect_s
                 )
                 answer = await self.within(Stage.FIRST_BYTE, limits.first_byte_s, future)
             except LegError as error:
@@ -77,9 +76,9 @@ class Health(Exchange):
         """Answer at once."""
         service, now = self.service, self.clock()
         fleet = service.fleet
-        ready = any(r.available(now) for r in fleet.servers())
+        ready = any(r.available(now) for r in fleet.servers)
         if fleet.disaggregated and service.table.on_prefill_failure != "decode-locally":
-            ready = ready and any(r.available(now) for r in fleet.by_role[Role.PREFILL])
+            ready = ready and any(r.available(now) for r in fleet.prefills)
         if self.request.path == b"/ready" and (service.draining or not ready):
             raise RefusedError(
                 503, "draining" if service.draining else "no engine is available for every leg"

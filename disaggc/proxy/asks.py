@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from disaggc.proxy.failures import RefusedError
-from disaggc.proxy.members import Member, NotAnObjectError, members, splice
+from disaggc.proxy.members import Member, NotAnObjectError, Pieces, members, splice
 
 _IDENTITY = frozenset({"kv_transfer_params", "ec_transfer_params", "request_id"})
 """What names blocks on an engine or pairs legs: only the proxy may say it."""
@@ -85,7 +85,7 @@ class Ask:
                     return self.body[member.value : min(member.end, member.value + size)]
         return b""
 
-    def prefill_body(self, params: bytes, *, keeps_only_capped: bool) -> bytes:
+    def prefill_body(self, params: bytes, *, keeps_only_capped: bool) -> Pieces:
         """Leg 1: the same prompt, one token, no stream; `params` is a JSON member."""
         limit = b'"max_tokens":1'
         if self.api is Api.RESPONSES:
@@ -97,7 +97,7 @@ class Ask:
             drop, add = drop | _STOPS, add + b',"ignore_eos":true'
         return splice(self.body, self.found, drop=drop, add=add)
 
-    def decode_body(self, params: bytes) -> bytes:
+    def decode_body(self, params: bytes) -> Pieces:
         """Leg 2, or the only one: the client's own body, with `params` (may be empty) in place of its own."""
         add = [params] if params else []
         drop = _IDENTITY
@@ -109,7 +109,7 @@ class Ask:
             drop = drop | {"vllm_xargs"}
             add.append(b'"vllm_xargs":' + _safe_xargs(self.body[xargs.value : xargs.end]))
         if not add and not self.stripped:
-            return self.body
+            return [self.body]
         return splice(self.body, self.found, drop=drop, add=b",".join(add))
 
 
@@ -120,29 +120,30 @@ def parse_ask(api: Api, body: bytes) -> Ask:
     except NotAnObjectError as exc:
         raise RefusedError(400, f"the request body cannot be read: {exc}") from None
     short: dict[str, object] = {}
-    prompts: list[bytes] = []
+    prompts: list[Member] = []
     keys = _PROMPT_KEYS[api]
     stripped = False
     for member in found:
         key = member.key
         if key in keys:
-            prompts.append(body[member.value : member.end])
+            prompts.append(member)
         elif key in _IDENTITY:
             stripped = True
         elif key in _READ:
             short[key] = _short(body, member)
     model = short.get("model")
     stream = short.get("stream") is True
-    tokens, one = _token_ids(prompts[0]) if api is Api.COMPLETIONS and prompts else (None, True)
+    tokens, one = _token_ids(body, prompts[0]) if api is Api.COMPLETIONS and prompts else (None, True)
     return Ask(
         api=api,
         body=body,
         found=found,
         stream=stream,
         model=model if isinstance(model, str) else None,
-        prompt_bytes=sum(map(len, prompts)),
+        prompt_bytes=sum(m.end - m.value for m in prompts),
         prompt_tokens=tokens,
-        countable=api is Api.COMPLETIONS or not any(mark in prompt for prompt in prompts for mark in _OPAQUE),
+        countable=api is Api.COMPLETIONS
+        or not any(body.find(mark, m.value, m.end) >= 0 for m in prompts for mark in _OPAQUE),
         output_limit=_output_limit(short),
         single=one and _is_single(short),
         stateful=short.get("background") is True or bool(short.get("previous_response_id")),
@@ -179,17 +180,18 @@ def _short(body: bytes, member: Member) -> object:
         return None
 
 
-def _token_ids(prompt: bytes) -> tuple[int | None, bool]:
+def _token_ids(body: bytes, member: Member) -> tuple[int | None, bool]:
     """Exact tokens of a prompt of ids, and whether it is one prompt only."""
-    if not prompt.startswith(b"["):
+    if body[member.value] != ord("["):
         return None, True
-    if not _TOKEN_IDS.match(prompt):
+    if not _TOKEN_IDS.match(body, member.value):
         try:
-            return None, len(json.loads(prompt)) == 1
-        except ValueError:
+            return None, len(json.loads(body[member.value : member.end])) == 1
+        except (ValueError, RecursionError):
             raise RefusedError(400, "`prompt` is not JSON") from None
-    nested = _LIST_OF_LISTS.match(prompt) is not None
-    return prompt.count(b",") + 1, not nested or prompt.count(b"[") == 2
+    nested = _LIST_OF_LISTS.match(body, member.value) is not None
+    tokens = body.count(b",", member.value, member.end) + 1
+    return tokens, not nested or body.count(b"[", member.value, member.end) == 2
 
 
 def _is_single(short: dict[str, object]) -> bool:

@@ -137,8 +137,9 @@ class Fleet:
         self.table = table
         self.replicas: dict[str, Replica] = {}
         policy = table.policy if table.proxies == 1 else Policy.POWER_OF_TWO
-        self._choosers = {role: Chooser(policy, random.random) for role in Role}
-        self.by_role: dict[Role, tuple[Replica, ...]] = {}
+        self.for_prefill = Chooser(policy, random.random)
+        self.for_decode = Chooser(policy, random.random)
+        self.for_any = Chooser(Policy.POWER_OF_TWO, random.random)
         tls = _tls_context(table)
         known = earlier.replicas if earlier else {}
         grouped: dict[Role, list[Replica]] = {role: [] for role in Role}
@@ -155,36 +156,31 @@ class Fleet:
             replica.role = seat.role
             self.replicas[seat.entry.address] = replica
             grouped[seat.role].append(replica)
-        self.by_role = {role: tuple(members) for role, members in grouped.items()}
+        self.prefills = tuple(grouped[Role.PREFILL])
+        self.decodes = tuple(grouped[Role.DECODE])
+        self.servers = self.decodes + tuple(grouped[Role.COLOCATED])
+        """Replicas that can answer a generation request: decode and colocated ones."""
+        self.disaggregated = bool(self.prefills) and bool(self.decodes)
         for address, old in known.items():
             if self.replicas.get(address) is not old:
                 old.pool.close_all_idle()
 
-    @property
-    def disaggregated(self) -> bool:
-        """Whether requests have two legs."""
-        return bool(self.by_role[Role.PREFILL]) and bool(self.by_role[Role.DECODE])
-
-    def servers(self) -> tuple[Replica, ...]:
-        """Replicas that can answer a generation request: decode and colocated ones."""
-        return self.by_role[Role.DECODE] + self.by_role[Role.COLOCATED]
-
     def choose(
-        self, among: Iterable[Replica], *, role: Role, now: float, prefix: bytes = b"",
+        self, among: Iterable[Replica], chooser: Chooser, *, now: float, prefix: bytes = b"",
         fits: Callable[[Replica], bool] | None = None,
     ) -> Replica | None:  # fmt: skip
         """The policy's choice among those available (and fitting)."""
         candidates = [r for r in among if r.available(now) and (fits is None or fits(r))]
-        return self._choosers[role].choose(candidates, prefix)
+        return chooser.choose(candidates, prefix)
 
     def prefills_for(self, decode: Replica) -> list[Replica]:
         """Prefill replicas that may hand KV to this one: equal cohort only."""
         cohort = decode.entry.cohort
-        return [r for r in self.by_role[Role.PREFILL] if r.entry.cohort == cohort]
+        return [r for r in self.prefills if r.entry.cohort == cohort]
 
     def any_engine(self, now: float) -> Replica | None:
         """Any available engine, for calls that are not generation."""
-        return self.choose(self.replicas.values(), role=Role.COLOCATED, now=now)
+        return self.choose(self.replicas.values(), self.for_any, now=now)
 
     def close_idle(self, now: float) -> None:
         """Close connections the engines would soon close."""

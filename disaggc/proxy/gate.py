@@ -9,7 +9,6 @@ import asyncio
 from dataclasses import dataclass, field
 from time import monotonic
 
-from disaggc.ir.plan import Role
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.fleet import Fleet, Replica
@@ -52,7 +51,7 @@ class Gate:
         replica = None if len(self._line) else self._grant(wish, now)
         if replica is not None:
             return replica
-        if not any(r.available(now) for r in self.fleet.servers()):
+        if not any(r.available(now) for r in self.fleet.servers):
             self._tally.cells[Total.REFUSED_NO_REPLICA] += 1
             raise RefusedError(503, "no engine is available", retry_after=2)
         wish.granted = asyncio.get_running_loop().create_future()
@@ -97,8 +96,8 @@ class Gate:
         if not self._service_has_room(wish.tokens) or not (not wish.remote or self._prefill_has_room(now)):
             return None
         replica = self.fleet.choose(
-            self.fleet.servers(),
-            role=Role.DECODE,
+            self.fleet.servers,
+            self.fleet.for_decode,
             now=now,
             prefix=wish.prefix,
             fits=lambda r: self._fits(r, wish.tokens),
@@ -123,7 +122,7 @@ class Gate:
         limits = self._limits
         if limits.max_requests is None and limits.max_tokens is None:
             return True
-        servers = self.fleet.servers()
+        servers = self.fleet.servers
         requests = sum(r.requests for r in servers) * share
         if limits.max_requests is not None and requests + share > limits.max_requests:
             return False
@@ -134,5 +133,5 @@ class Gate:
         limit = self._limits.prefill_tokens
         if limit is None:
             return True
-        prefills = [r for r in self.fleet.by_role[Role.PREFILL] if r.available(now)]
+        prefills = [r for r in self.fleet.prefills if r.available(now)]
         return not prefills or any(r.tokens * self.fleet.table.proxies < limit for r in prefills)

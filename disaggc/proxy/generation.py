@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Set as AbstractSet
 
-from disaggc.ir.plan import Role
 from disaggc.proxy.asks import Api, Ask, parse_ask
 from disaggc.proxy.board import PerClass, Timing, Total
 from disaggc.proxy.delivery import deliver
@@ -26,6 +25,8 @@ from disaggc.proxy.upstream import Answer
 from disaggc.routing.prefix import BLOCK_BYTES, block_keys
 from disaggc.routing.roles import Path, path_for
 from disaggc.routing.table import Policy
+
+_APIS = {api.value.encode(): api for api in Api}
 
 
 class Generation(Exchange):
@@ -49,7 +50,7 @@ class Generation(Exchange):
 
     def __init__(self, service: Service, front: Front, request: Request) -> None:
         super().__init__(service, front, request)
-        self.api = Api(request.path.decode("ascii"))
+        self.api = _APIS[request.path]
         self.held: Replica | None = None
         self.params = b""
         self.prefix = b""
@@ -155,8 +156,8 @@ class Generation(Exchange):
     def _decode_with_prefill(self, skip: AbstractSet[str]) -> Replica | None:
         fleet = self.service.fleet
         return fleet.choose(
-            fleet.by_role[Role.DECODE],
-            role=Role.DECODE,
+            fleet.decodes,
+            fleet.for_decode,
             now=self.clock(),
             fits=lambda r: self._prefill_of(r, skip) is not None,
         )
@@ -164,7 +165,7 @@ class Generation(Exchange):
     def _prefill_of(self, decode: Replica, skip: AbstractSet[str]) -> Replica | None:
         fleet = self.service.fleet
         among = [r for r in fleet.prefills_for(decode) if r.address not in skip]
-        return fleet.choose(among, role=Role.PREFILL, now=self.clock(), prefix=self.prefix)
+        return fleet.choose(among, fleet.for_prefill, now=self.clock(), prefix=self.prefix)
 
     def _without_prefill(self) -> None:
         """No prefill replica can be used: decode alone where the policy says so, else say it."""
@@ -201,9 +202,9 @@ class Generation(Exchange):
     def _move_elsewhere(self) -> None:
         """Another decode replica, an untried one if there is any."""
         fleet, now = self.service.fleet, self.clock()
-        untried = [r for r in fleet.servers() if r.address not in self.tried]
-        other = fleet.choose(untried, role=Role.DECODE, now=now) or fleet.choose(
-            fleet.servers(), role=Role.DECODE, now=now
+        untried = [r for r in fleet.servers if r.address not in self.tried]
+        other = fleet.choose(untried, fleet.for_decode, now=now) or fleet.choose(
+            fleet.servers, fleet.for_decode, now=now
         )
         if other is None:
             raise RefusedError(503, "no decode engine is available", retry_after=2)

@@ -16,6 +16,7 @@ from disaggc.proxy.events import events_of, is_failure, is_suspect, usage_of
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.fleet import Replica
 from disaggc.proxy.framing import BadAnswerError
+from disaggc.proxy.members import Pieces
 from disaggc.proxy.upstream import Answer, Connection
 from disaggc.routing.table import Dialect
 
@@ -31,7 +32,7 @@ class Message:
     """What an engine is asked."""
 
     head: bytes
-    body: bytes
+    body: Pieces
     stream: bool
 
 

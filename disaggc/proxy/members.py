@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 _STRING_REST = re.compile(rb'(?:[^"\\\x00-\x1f]|\\.)*+"')
@@ -135,24 +136,30 @@ def _decoded(key: bytes) -> str:
         raise NotAnObjectError("a name is not JSON") from exc
 
 
-def splice(text: bytes, found: list[Member], *, drop: frozenset[str] | set[str], add: bytes) -> bytes:
+Pieces = list[bytes | memoryview]
+"""A body as consecutive pieces; large ones are views of the client's bytes."""
+
+
+def splice(text: bytes, found: list[Member], *, drop: AbstractSet[str], add: bytes) -> Pieces:
     """The object without the members named in `drop` and with `add` (members as JSON text, no outer braces) at its end.
 
-    Kept members stay byte for byte; runs of them are copied whole.
+    Kept members stay byte for byte; runs of them are one piece, and nothing large is copied.
     """
-    parts: list[bytes] = []
-    run_start = run_end = -1
+    whole = memoryview(text)
+    runs: list[tuple[int, int]] = []
+    open_run = False
     for member in found:
         if member.key in drop:
-            if run_start >= 0:
-                parts.append(text[run_start:run_end])
-            run_start = -1
-        elif run_start < 0:
-            run_start, run_end = member.start, member.end
+            open_run = False
+        elif open_run:
+            runs[-1] = (runs[-1][0], member.end)
         else:
-            run_end = member.end
-    if run_start >= 0:
-        parts.append(text[run_start:run_end])
-    if add:
-        parts.append(add)
-    return b"{" + b",".join(parts) + b"}"
+            runs.append((member.start, member.end))
+            open_run = True
+    pieces: Pieces = []
+    before = b"{"
+    for start, end in runs:
+        pieces += (before, whole[start:end])
+        before = b","
+    pieces.append((before + add if add else b"" if runs else b"{") + b"}")
+    return pieces

@@ -12,7 +12,9 @@ from disaggc.proxy.board import PerClass, PerReplica, Timing, Total
 from disaggc.proxy.dialects import Handover, Protocol, handover, params_text, protocol_of
 from disaggc.proxy.failures import LegError, Stage
 from disaggc.proxy.legs import Message, handed_over, judge_status, judge_stream, judge_whole, send
+from disaggc.proxy.members import Pieces
 from disaggc.proxy.requests import engine_head, forwarded
+from disaggc.routing.table import Dialect
 
 if TYPE_CHECKING:
     from disaggc.proxy.fleet import Replica
@@ -20,14 +22,19 @@ if TYPE_CHECKING:
     from disaggc.proxy.upstream import Answer
 
 
+_ALONE = protocol_of(Dialect.NIXL)
+"""What a request with one leg is sent by: nothing of the protocol is used then."""
+
+
 class Legs:
     """The legs of one try."""
 
-    __slots__ = ("_lines", "_table", "_x")
+    __slots__ = ("_lines", "_protocol", "_table", "_x")
 
     def __init__(self, exchange: Generation) -> None:
         self._x = exchange
         self._table = exchange.service.table
+        self._protocol = protocol_of(self._table.dialect) if exchange.remote else _ALONE
         self._lines = forwarded(exchange.request.headers)
 
     async def alone(self, decode: Replica) -> Answer:
@@ -38,7 +45,7 @@ class Legs:
     async def pair(self, prefill: Replica, decode: Replica) -> Answer:
         """Two legs; gives decode's answer, or prefill's when that says the request itself is at fault."""
         x = self._x
-        protocol = protocol_of(self._table.dialect)
+        protocol = self._protocol
         request = f"{x.upstream_id}.r{x.tries}" if x.tries else x.upstream_id
         hand = handover(protocol, request, prefill.entry, decode=decode.entry)
         x.service.tally.by_class(x.position, PerClass.REMOTE)
@@ -57,7 +64,7 @@ class Legs:
 
     async def _both(self, hand: Handover, prefill: Replica, decode: Replica) -> Answer:
         """Both at once: a failed prefill ends the decode leg, which would wait for KV that never comes."""
-        protocol = protocol_of(self._table.dialect)
+        protocol = self._protocol
         params = params_text(protocol.decode_params(hand)) if protocol.decode_params else b""
         loop = asyncio.get_running_loop()
         first = loop.create_task(self._prefill(hand, prefill, protocol))
@@ -70,12 +77,14 @@ class Legs:
                 return answer
         return await second
 
-    def _message(self, replica: Replica, body: bytes, *, request: str, stream: bool, rank: bool) -> Message:
+    def _message(self, replica: Replica, body: Pieces, *, request: str, stream: bool, rank: bool) -> Message:
         lines = self._lines
         if rank and replica.entry.kv is not None:
             lines += b"x-data-parallel-rank: %d\r\n" % replica.entry.kv.dp_rank
-        target = self._x.api.value.encode()
-        head = engine_head(b"POST", target, replica.authority, lines=lines, request=request, size=len(body))
+        size = sum(map(len, body))
+        head = engine_head(
+            b"POST", self._x.request.path, replica.authority, lines=lines, request=request, size=size
+        )
         return Message(head, body, stream)
 
     async def _prefill(self, hand: Handover, prefill: Replica, protocol: Protocol) -> Answer:
@@ -121,7 +130,7 @@ class Legs:
         x = self._x
         message = self._message(
             decode, x.ask.decode_body(params), request=request, stream=x.ask.stream,
-            rank=bool(params) and protocol_of(self._table.dialect).rank_headers,
+            rank=bool(params) and self._protocol.rank_headers,
         )  # fmt: skip
         x.entry.decode = decode.address
         begun = x.clock()

@@ -26,7 +26,7 @@ def check_model(service: Service, ask: Ask) -> None:
     """RefusedError for a model that is not served, and for state that lives on one engine of several."""
     if ask.model is not None and ask.model not in service.table.models:
         raise RefusedError(404, f"the model `{ask.model[:200]}` is not served here")
-    if ask.stateful and len(service.fleet.servers()) > 1:
+    if ask.stateful and len(service.fleet.servers) > 1:
         raise RefusedError(
             400, "`previous_response_id` and `background` need one engine, this service has several"
         )
@@ -90,7 +90,7 @@ async def _tokenize(x: Exchange, ask: Ask) -> int | None:
     try:
         _, future = await send(
             replica,
-            Message(head, body, stream=False),
+            Message(head, [body], stream=False),
             x.connections,
             connect_s=x.service.table.timeouts.connect_s,
         )

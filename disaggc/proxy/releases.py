@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from disaggc.ir.plan import Role
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.legs import Message, send
@@ -49,14 +48,14 @@ class Releases:
 async def _release(service: Service, params: bytes, cohort: str, lines: bytes) -> None:  # noqa: PLR0917 - one call site
     cells = service.tally.cells
     fleet = service.fleet
-    among = [r for r in fleet.by_role[Role.DECODE] if r.entry.cohort == cohort]
+    among = [r for r in fleet.decodes if r.entry.cohort == cohort]
     body = (
         b'{"model":"disaggc-release","messages":[{"role":"user","content":"."}],"max_tokens":1,'
         + params
         + b"}"
     )
     for _ in range(2):
-        replica = fleet.choose(among, role=Role.DECODE, now=monotonic())
+        replica = fleet.choose(among, fleet.for_decode, now=monotonic())
         if replica is None:
             break
         head = engine_head(
@@ -70,7 +69,9 @@ async def _release(service: Service, params: bytes, cohort: str, lines: bytes) -
         owner: list[Connection] = []
         try:
             async with asyncio.timeout(RELEASE_S):
-                _, future = await send(replica, Message(head, body, stream=False), owner, connect_s=RELEASE_S)
+                _, future = await send(
+                    replica, Message(head, [body], stream=False), owner, connect_s=RELEASE_S
+                )
                 answer = await future
         except (LegError, TimeoutError):
             among = [r for r in among if r is not replica]

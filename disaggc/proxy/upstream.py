@@ -11,8 +11,11 @@ from typing import Protocol
 
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.framing import MAX_HEAD, BadAnswerError, ChunkBorders, Head, dechunk, parse_head
+from disaggc.proxy.members import Pieces
 
 MAX_WHOLE = 256 << 20
+LARGE = 1 << 16
+"""Bodies above are sent piece by piece instead of being copied into one."""
 
 
 class Sink(Protocol):
@@ -93,7 +96,7 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")  # noqa: S101 - for the type only
         self.transport = transport  # type: ignore[assignment]
 
-    def ask(self, head: bytes, body: bytes, *, owner: object, stream: bool) -> asyncio.Future[Answer]:
+    def ask(self, head: bytes, body: Pieces, *, owner: object, stream: bool) -> asyncio.Future[Answer]:
         """Send a request; the future gives the whole answer, or with `stream` a 200 stopped at its first body bytes."""
         self._reset()
         self._stream = stream
@@ -103,10 +106,10 @@ class Connection(asyncio.Protocol):
         if self.transport is None or self.transport.is_closing():
             self.waiter.set_exception(LegError("reset", fresh=False))
             return self.waiter
-        if len(body) > 65536:
-            self.transport.writelines((head, body))
+        if sum(map(len, body)) > LARGE:
+            self.transport.writelines([head, *body])
         else:
-            self.transport.write(head + body)
+            self.transport.write(b"".join((head, *body)))
         return self.waiter
 
     def relay(self, sink: Sink) -> None:
