@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from disaggc.perf.calibration.updated import loosened
 from disaggc.perf.case import Case, Point as Evaluated
 from disaggc.perf.demand import demand_of
 from disaggc.perf.engine_model import StepTimes
@@ -43,7 +44,7 @@ class Asked:
 
     def at(self, scores: Scores) -> dict[str, float]:
         """All quantities with each constant at its score."""
-        return self._quantities([StepTimes(e.work, e.constants.drawn(dict(scores))) for e in self._engines])
+        return self._quantities([StepTimes(e.work, loosened(e.constants).drawn(dict(scores))) for e in self._engines])
 
     def predicted(self) -> dict[str, Predicted]:
         """All quantities with the range that a plan prints."""

@@ -11,13 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 
-from disaggc.perf.calibration.posterior import Posterior
 from disaggc.perf.constants import Values
 from disaggc.perf.engine_model import StepTimes
 from tests.fidelity.asking import Asked, Predicted
 from tests.fidelity.points import Point
 from tests.fidelity.subjects import subject_of
-from tests.fidelity.systems import Informed, fitted
+from tests.fidelity.systems import Fitted, Informed, fitted
 
 COLUMNS = ("naive", "prior", "others", "calibrated")
 _LEAST_POINTS = 6
@@ -94,7 +93,7 @@ def _naive(asked: Asked) -> dict[str, Predicted]:
     return {q: Predicted(v, v, v) for q, v in asked._quantities(times).items()}
 
 
-def _others(asked: Sequence[Asked]) -> dict[str, Posterior]:
+def _others(asked: Sequence[Asked]) -> dict[str, Fitted]:
     """Source -> constants fitted on points of all the other sources, systems taken evenly."""
     out = {}
     for source in dict.fromkeys(a.subject.point.source for a in asked):
@@ -110,13 +109,13 @@ def _others(asked: Sequence[Asked]) -> dict[str, Posterior]:
                 if members:
                     chosen.append(members.pop(draw.randrange(len(members))))
             systems = [m for m in systems if m]
-        found = fitted(chosen, _MOST_OTHERS) if chosen else None
+        found = fitted(chosen, _MOST_OTHERS, by_shape=False) if chosen else None
         if found is not None:
             out[source] = found
     return out
 
 
-def _calibrated(asked: Sequence[Asked]) -> dict[int, Posterior]:
+def _calibrated(asked: Sequence[Asked]) -> dict[int, Fitted]:
     """Index of every second point of a system -> the constants fitted on the points between."""
     systems: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, a in enumerate(asked):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import defaultdict
+from dataclasses import dataclass, replace
 
-from disaggc.perf.calibration.posterior import Measurement, Posterior, fit
+from disaggc.ir.plan import Shape
+from disaggc.perf.calibration.posterior import Belief, Measurement, Posterior, fit
 from disaggc.perf.calibration.updated import updated_constants
 from disaggc.perf.case import Case
 from disaggc.perf.constants import NAMES
@@ -15,10 +17,13 @@ from disaggc.perf.engine_model import EngineModel
 from tests.fidelity.asking import Asked, Predicted
 
 FITTED = tuple(
-    n for n in NAMES if n not in {"kappa", "batch_slope", "step_miss", "prompt_miss", "host_bytes_per_s"}
+    n for n in NAMES if n not in {"kappa", "host_bytes_per_s"}
     and "per_" not in n and n != "decode_fixed_s"
 )  # fmt: skip
 """Constants a fit may move; the direct fits of a single engine need its own step times."""
+_LEVELS = ("step_miss", "batch_slope")
+_SHAPE_DOUBT = 0.5
+"""Deviation of one shape's scores from those of all shapes together."""
 QUANTITIES = ("tpot", "itl_p50", "user_tps", "ttft_p50", "ttft_mean", "output_tps", "total_tps", "total_tps_gpu", "output_tps_gpu")
 """Figures a fit looks at; percentiles in the tail and what follows from these are only predicted."""
 
@@ -39,26 +44,54 @@ def measurement_of(asked: Asked) -> Measurement | None:
     return Measurement(predict, tuple(v for _, v in values), tuple(q for q, _ in values))
 
 
-def fitted(points: Sequence[Asked], most: int) -> Posterior | None:
-    """The posterior from at most `most` of the points, evenly taken."""
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A posterior for everything, and sharper ones for the decode workers of a shape."""
+
+    all: Posterior
+    shapes: Mapping[Shape, Posterior]
+
+    def of(self, shape: Shape) -> Posterior:
+        """The posterior for one shape."""
+        return self.shapes.get(shape, self.all)
+
+
+def fitted(points: Sequence[Asked], most: int, *, by_shape: bool = True) -> Fitted | None:
+    """Constants from at most `most` of the points, evenly taken; then the level of each shape from its own points."""
     step = max(1, math.ceil(len(points) / most))
     found = [m for asked in points[::step] if (m := measurement_of(asked)) is not None]
-    return fit(found, FITTED, NAMES) if found else None
+    if not found:
+        return None
+    whole = fit(found, FITTED)
+    shapes: dict[Shape, list[Measurement]] = defaultdict(list)
+    for asked in points if by_shape else ():
+        if (m := measurement_of(asked)) is not None:
+            shapes[asked.case.decode[0].pool.shape].append(m)
+    if len(shapes) < 2:
+        return Fitted(whole, {})
+    return Fitted(whole, {shape: _levelled(whole, members) for shape, members in shapes.items()})
+
+
+def _levelled(whole: Posterior, members: Sequence[Measurement]) -> Posterior:
+    """The posterior with the level and growth of one shape's steps fitted to its own points."""
+    own = fit(members, _LEVELS, belief=Belief(whole.scores, _SHAPE_DOUBT))
+    return Posterior(
+        {**whole.scores, **own.scores}, {**whole.deviations, **own.deviations}, {**whole.spread, **own.spread}
+    )
 
 
 class Informed:
-    """A subject whose constants are those of a posterior, ranges and all."""
+    """A subject whose constants are those of a fit, ranges and all."""
 
-    def __init__(self, asked: Asked, posterior: Posterior) -> None:
-        models = asked.subject.models
-        service = asked.subject.service
+    def __init__(self, asked: Asked, known: Fitted) -> None:
+        models, service = asked.subject.models, asked.subject.service
         copy = type(models)(models.resolved, None)
         copy._fits = models._fits
         for sized in asked.case.pools:
             pool = sized.pool
             engine = models.engine(service, pool.group, pool.shape)
-            known = updated_constants(engine.constants, posterior, "fit")
-            copy._engines[service.name, pool.group.name, pool.shape] = EngineModel(engine.work, known)
+            constants = updated_constants(engine.constants, known.of(pool.shape), "fit")
+            copy._engines[service.name, pool.group.name, pool.shape] = EngineModel(engine.work, constants)
         self.case = Case(copy, service, asked.case.pools, classes=demand_of(service))
         self._asked = Asked.__new__(Asked)
         self._asked.subject = replace(asked.subject, models=copy)

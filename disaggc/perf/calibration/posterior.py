@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from disaggc.perf.constants import NAMES
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -57,23 +59,33 @@ class Posterior:
         return max(0.0, 1 - self.deviations[name] ** 2)
 
 
-def fit(
-    measurements: Sequence[Measurement], names: Sequence[str], everything: Sequence[str]
-) -> Posterior:
-    """The posterior of `names`; the other constants of `everything` stay at their middle."""
-    problem = _Problem(measurements, names, everything)
-    return problem.solved()
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """What is believed before: scores (0 where absent) and their deviation."""
+
+    scores: Mapping[str, float]
+    deviation: float = 1.0
+
+
+PRIOR = Belief({})
+
+
+def fit(measurements: Sequence[Measurement], names: Sequence[str], *, belief: Belief = PRIOR) -> Posterior:
+    """The posterior of `names`; all other constants stay where they are believed to be."""
+    return _Problem(measurements, names, belief).solved()
 
 
 class _Problem:
     def __init__(
-        self, measurements: Sequence[Measurement], names: Sequence[str], everything: Sequence[str]
+        self, measurements: Sequence[Measurement], names: Sequence[str], belief: Belief
     ) -> None:
         import numpy as np  # noqa: PLC0415 - heavy, and only a fit needs it
 
         self._np = np
         self._measurements, self._names = measurements, list(names)
-        self._still = dict.fromkeys(everything, 0.0)
+        self._still = {**dict.fromkeys(NAMES, 0.0), **belief.scores}
+        self._centre = np.array([self._still[name] for name in names])
+        self._weight = 1 / belief.deviation**2
         self._logs = np.array([value for m in measurements for value in m.logs])
         self._kinds = np.array([kind for m in measurements for kind in m.kinds])
         self._groups = sorted(set(self._kinds.tolist()))
@@ -102,22 +114,22 @@ class _Problem:
     def _loss(self, scores: Vector, residuals: Vector, sigma: Vector) -> float:
         z = self._np.abs(residuals / sigma)
         huber = self._np.where(z <= _HUBER, z * z / 2, _HUBER * (z - _HUBER / 2))
-        return float(huber.sum() + (scores * scores).sum() / 2)
+        return float(huber.sum() + self._weight * ((scores - self._centre) ** 2).sum() / 2)
 
     def solved(self) -> Posterior:
         """Gauss-Newton with a damping that grows until a step helps."""
         np = self._np
-        scores = np.zeros(len(self._names))
+        scores, prior = self._centre.copy(), self._weight * np.eye(len(self._names))
         here = self._predicted(scores)
-        damping, precision = 1e-2, np.eye(len(self._names))
+        damping, precision = 1e-2, prior
         for _ in range(_ROUNDS):
             residuals = self._logs - here
             spread = self._spread(residuals)
             sigma = np.array([spread[kind] for kind in self._kinds])
             weights = np.minimum(1.0, _HUBER / np.maximum(np.abs(residuals / sigma), 1e-9)) / sigma**2
             slopes = self._slopes(scores, here)
-            precision = slopes.T @ (weights[:, None] * slopes) + np.eye(len(self._names))
-            gradient = slopes.T @ (weights * residuals) - scores
+            precision = slopes.T @ (weights[:, None] * slopes) + prior
+            gradient = slopes.T @ (weights * residuals) - self._weight * (scores - self._centre)
             loss = self._loss(scores, residuals, sigma)
             for _ in range(6):
                 step = np.linalg.solve(precision + damping * np.diag(np.diag(precision)), gradient)

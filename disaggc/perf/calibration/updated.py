@@ -17,19 +17,30 @@ DECODE_KINDS = ("tpot", "itl_p50", "output_tps", "total_tps", "output_tps_gpu", 
 PROMPT_KINDS = ("ttft_p50", "ttft_mean")
 
 
+_STEP = Range(0.7, 1.0, 1.43)
+_PROMPT = Range(0.5, 1.0, 2.0)
+"""How far a whole step or prompt may be from the sum of its parts before anything was measured."""
+
+
+def loosened(prior: Constants) -> Constants:
+    """The priors as a fit starts from them: with a factor on every step and on every prompt, which a plan does not vary."""
+    return replace(prior, step_miss=_STEP, prompt_miss=_PROMPT)
+
+
 def updated_ranges(prior: Constants, posterior: Posterior) -> dict[str, Range]:
     """The constants that the measurements moved or narrowed, and the spread they left."""
     out = {}
+    loose = loosened(prior)
     for name, score in posterior.scores.items():
-        given: Range | None = getattr(prior, name)
-        if given is not None and (posterior.known(name) > _KNOWN or abs(score) > 0.5):
-            deviation = posterior.deviations[name]
-            low, high = sorted(given.quantile(score + z * deviation) for z in (-_Z90, _Z90))
-            mid = given.quantile(score)
-            out[name] = Range(min(low, mid), mid, max(high, mid))
-    spread = posterior.spread
-    out["step_miss"] = _factor(spread, DECODE_KINDS)
-    out["prompt_miss"] = _factor(spread, PROMPT_KINDS)
+        given: Range | None = getattr(loose, name)
+        if given is None or (posterior.known(name) <= _KNOWN and abs(score) <= 0.5):
+            continue
+        deviation = posterior.deviations[name]
+        low, high = sorted(given.quantile(score + z * deviation) for z in (-_Z90, _Z90))
+        mid = given.quantile(score)
+        out[name] = Range(min(low, mid), mid, max(high, mid))
+    for name, kinds in (("step_miss", DECODE_KINDS), ("prompt_miss", PROMPT_KINDS)):
+        out[name] = _widened(out.get(name, getattr(prior, name)), posterior.spread, kinds)
     return out
 
 
@@ -38,8 +49,13 @@ def updated_constants(prior: Constants, posterior: Posterior, source: str) -> Co
     return replace(prior, **updated_ranges(prior, posterior), basis=Basis.CALIBRATED, source=source)
 
 
-def _factor(spread: Mapping[str, float], kinds: tuple[str, ...]) -> Range:
-    """80 % range of a factor that stands for the residuals: of the sharpest kind that was measured."""
+def _widened(factor: Range, spread: Mapping[str, float], kinds: tuple[str, ...]) -> Range:
+    """The factor with the residuals in its range: those of the sharpest kind that was measured."""
     found = [spread[kind] for kind in kinds if kind in spread]
-    width = math.exp(_Z90 * min(found)) if found else 1.0
-    return Range(1 / width, 1.0, width)
+    if not found:
+        return factor
+    down, up = (
+        math.exp(math.hypot(_Z90 * min(found), math.log(max(edge, 1 / edge))))
+        for edge in (factor.mid / factor.low, factor.high / factor.mid)
+    )
+    return Range(factor.mid / down, factor.mid, factor.mid * up)
