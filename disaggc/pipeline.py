@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
@@ -17,7 +18,7 @@ from disaggc.spec.files import Unreadable, decode, read_file
 from disaggc.spec.load import load
 from disaggc.spec.lock import Lock, read_lock, write_lock
 from disaggc.spec.lock_plan import lock_of, locked_baseline
-from disaggc.spec.model import ComposeTarget, KubernetesTarget, SystemdTarget
+from disaggc.spec.model import ComposeTarget, KubernetesTarget, LocalTarget, SystemdTarget
 
 if TYPE_CHECKING:
     from disaggc.emit.artifacts import ArtifactSet
@@ -27,7 +28,7 @@ _NO_TARGET = error(
     "DGC601",
     "the spec chooses no target, so there are no files to write",
     ("target",),
-    help="write `target: systemd`, `compose` or `kubernetes`, or give `--target`",
+    help="write `target: systemd`, `compose`, `kubernetes` or `local`, or give `--target`",
 )
 
 
@@ -119,5 +120,16 @@ def _emitted(plan: DeploymentPlan, resolved: ResolvedSpec) -> Outcome[ArtifactSe
     if resolved.target is None:
         return Outcome(None)
     chosen = getattr(resolved.spec.targets, resolved.target)
-    defaults = {"kubernetes": KubernetesTarget, "systemd": SystemdTarget, "compose": ComposeTarget}
-    return emit(plan, TargetChoice(chosen or defaults[resolved.target]()))
+    defaults = {
+        "kubernetes": KubernetesTarget,
+        "systemd": SystemdTarget,
+        "compose": ComposeTarget,
+        "local": LocalTarget,
+    }
+    settings = chosen or defaults[resolved.target]()
+    timings: Mapping[str, str] = {}
+    if isinstance(settings, LocalTarget) and settings.engine == "sim":
+        from disaggc.simengine.tables import timing_tables
+
+        timings = timing_tables(plan, resolved)
+    return emit(plan, TargetChoice(settings, timings))

@@ -18,6 +18,7 @@ class Exit(IntEnum):
     CHANGES_PENDING = 2
     INFEASIBLE = 3
     NOT_PROVED = 5
+    CHECK_FAILED = 6
     USAGE = 64
     BUG = 70
     INTERRUPTED = 130

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from disaggc import __version__
-from disaggc.cli import build, catalog, explain, init, plan, proxy, schema, sim_engine, validate
+from disaggc.cli import build, catalog, explain, init, local, plan, proxy, schema, sim_engine, validate
 from disaggc.cli.exits import Exit
 
 UsageError: type[BaseException] = typer.BadParameter.__bases__[0]
@@ -35,6 +35,7 @@ app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )(sim_engine.sim_engine)
 app.command("schema", short_help="Print a JSON Schema.")(schema.schema)
+app.add_typer(local.app, name="local", short_help="Run the processes of a plan on this machine.")
 app.add_typer(catalog.app, name="catalog", short_help="List the facts that plans rest on.")
 
 
@@ -51,11 +52,6 @@ def _options(
     ] = False,
 ) -> None:
     pass
-
-
-def run() -> None:
-    """Console script `disaggc`."""
-    sys.exit(main(sys.argv[1:]))
 
 
 def main(arguments: list[str]) -> int:

@@ -48,6 +48,7 @@ class Target(StrEnum):
     KUBERNETES = "kubernetes"
     SYSTEMD = "systemd"
     COMPOSE = "compose"
+    LOCAL = "local"
 
 
 class Deny(StrEnum):

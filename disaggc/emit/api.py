@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from disaggc.diagnostics.model import Outcome
 from disaggc.emit.artifacts import ArtifactSet
 from disaggc.emit.compose.emission import emit_compose
 from disaggc.emit.kubernetes.emission import emit_kubernetes
+from disaggc.emit.local.emission import emit_local
 from disaggc.emit.pack import TargetKind, load_pack
 from disaggc.emit.systemd.emission import emit_systemd
 from disaggc.ir.plan import DeploymentPlan
-from disaggc.spec.model import ComposeTarget, KubernetesTarget, SystemdTarget
+from disaggc.spec.model import ComposeTarget, KubernetesTarget, LocalTarget, SystemdTarget
 
-TargetSettings = KubernetesTarget | SystemdTarget | ComposeTarget
+TargetSettings = KubernetesTarget | SystemdTarget | ComposeTarget | LocalTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,8 @@ class TargetChoice:
     """The target and its settings; the settings' type decides which it is."""
 
     settings: TargetSettings
+    timings: Mapping[str, str] = field(default_factory=dict)
+    """Step-time tables of the engine doubles, by pool address; only target local uses them."""
 
     @property
     def kind(self) -> TargetKind:
@@ -32,6 +36,8 @@ class TargetChoice:
                 return "compose"
             case KubernetesTarget():
                 return "kubernetes"
+            case LocalTarget():
+                return "local"
 
 
 def emit(plan: DeploymentPlan, target: TargetChoice, *, generation: int = 1) -> Outcome[ArtifactSet]:
@@ -44,3 +50,5 @@ def emit(plan: DeploymentPlan, target: TargetChoice, *, generation: int = 1) -> 
             return emit_compose(plan, target.settings, pack, generation=generation)
         case KubernetesTarget():
             return emit_kubernetes(plan, target.settings, pack, generation=generation)
+        case LocalTarget():
+            return emit_local(plan, target.settings, pack, generation=generation, timings=target.timings)

@@ -16,7 +16,7 @@ from disaggc.emit.artifacts import OnChange
 from disaggc.emit.quoting import FILTERS
 from disaggc.resources import shipped
 
-TargetKind = Literal["kubernetes", "systemd", "compose"]
+TargetKind = Literal["kubernetes", "systemd", "compose", "local"]
 
 
 class PackPart(BaseModel):

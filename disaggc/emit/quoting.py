@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping
 
 LONGEST_ARGUMENT = 131_071
@@ -95,6 +96,19 @@ def unit_line(text: str) -> str:
     return process_text(text).replace("%", "%%")
 
 
+def ini_word(text: str) -> str:
+    """A word of a supervisord `command=`: quoted for its shlex, `%` kept from expansions, comment marks from comments.
+
+    supervisord reads one line, cuts it at ` ;` and ` #` even inside quotes, expands `%`, then splits it like a shell.
+    """
+    if any(not char.isprintable() for char in text):
+        raise UnsafeTextError(
+            "holds a line break or another invisible character, which supervisord cannot pass on"
+        )
+    quoted = shlex.quote(process_text(text)) if not _PLAIN_WORD.fullmatch(text) else text
+    return re.sub(r"(\s)(?=[;#])", r"\1''", quoted).replace("%", "%%")
+
+
 def yaml_value(value: object) -> str:
     """Any JSON-like value in YAML's flow style: double quotes, everything invisible as an escape."""
     match value:
@@ -149,6 +163,7 @@ def yaml_block(text: str, width: int) -> str:
 
 
 FILTERS: Mapping[str, Callable[..., str]] = {
+    "ini_word": ini_word,
     "unit_argument": unit_argument,
     "unit_assignment": unit_assignment,
     "unit_executable": unit_executable,

@@ -1,4 +1,4 @@
-"""Recorded traffic beside the spec: CSV with a header or a JSON object a line -> lengths and arrival times.
+"""Recorded traffic beside the spec: CSV with a header or a JSON object a line -> lengths and times, or requests.
 
 Columns are found by the names that public traces use. Only shares and lengths are taken; no text of a request is read.
 """
@@ -37,8 +37,11 @@ _COLUMNS = {
         "responselength",
         "responsetokens",
     ),
-    "time": ("timestamp", "arrivaltime", "arrivedat", "arrival", "time", "ts"),
+    "time": ("timestamp", "arrivaltime", "arriveds", "arrivedat", "arrival", "time", "ts"),
 }
+_CLASS = ("workload", "class")
+_MILLISECONDS = "hash_ids"
+"""Traces with this key (Mooncake's) count time in milliseconds, all others in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,22 @@ class Trace:
     times: tuple[float, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One request of a trace: seconds, tokens (at least 1), its class where the trace names one."""
+
+    at_s: float
+    inputs: int
+    outputs: int
+    workload: str = ""
+
+
 class TraceError(ValueError):
     """The text is not a trace; the message says where and why. Becomes a diagnostic at the field."""
+
+    def __init__(self, message: str, line: int = 1) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 def read_trace(text: str) -> Trace:
@@ -78,6 +95,45 @@ def read_trace(text: str) -> Trace:
     return Trace(tuple(columns["input"]), tuple(columns["output"]), tuple(columns["time"]))
 
 
+def read_requests(text: str) -> tuple[Recorded, ...]:
+    """Every request of a trace, in the order of its lines; raises TraceError."""
+    body = text.lstrip("\ufeff \t\r\n")
+    if not body:
+        raise TraceError("the trace is empty")
+    rows = _json_rows(text) if body.startswith("{") else _csv_rows(text)
+    found: list[Recorded] = []
+    names: dict[str, str] = {}
+    workload: str | None = None
+    scale = 1.0
+    for line, row in rows:
+        if not names:
+            names = _every_column(row)
+            workload = _column(row, _CLASS)
+            scale = 1e-3 if _MILLISECONDS in row else 1.0
+        tokens = [_number(row.get(names[kind]), line, names[kind]) for kind in ("input", "output")]
+        if min(tokens) < 0:
+            raise TraceError(f"line {line}: {min(tokens):g} tokens", line)
+        inputs, outputs = (max(1, round(n)) for n in tokens)
+        of_class = str(row.get(workload) or "")[:64] if workload else ""
+        found.append(Recorded(_time(row.get(names["time"]), line) * scale, inputs, outputs, of_class))
+    if not found:
+        raise TraceError("the trace has a header and no requests")
+    return tuple(found)
+
+
+def _every_column(row: Mapping[str, object]) -> dict[str, str]:
+    """Column of input tokens, output tokens and time; a trace of requests needs all three."""
+    names: dict[str, str] = {}
+    for kind, known in _COLUMNS.items():
+        name = _column(row, known)
+        if name is None:
+            wanted = {"input": "input tokens", "output": "output tokens", "time": "arrival times"}[kind]
+            listed = ", ".join(f"`{name[:30]}`" for name in list(row)[:8])
+            raise TraceError(f"no column of {wanted} among {listed}")
+        names[kind] = name
+    return names
+
+
 def arrival_cv(times: tuple[float, ...]) -> float | None:
     """Coefficient of variation of the time between arrivals; None below three arrivals or where all are at once."""
     ordered = sorted(times)
@@ -96,7 +152,7 @@ def _csv_rows(text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
         for row in reader:
             yield reader.line_num, {key: value for key, value in row.items() if key is not None}
     except csv.Error as problem:
-        raise TraceError(f"line {reader.line_num}: {problem}") from None
+        raise TraceError(f"line {reader.line_num}: {problem}", reader.line_num) from None
 
 
 def _json_rows(text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
@@ -106,9 +162,9 @@ def _json_rows(text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
         try:
             row = json.loads(content)
         except (ValueError, RecursionError):
-            raise TraceError(f"line {line} is not JSON") from None
+            raise TraceError(f"line {line} is not JSON", line) from None
         if not isinstance(row, dict):
-            raise TraceError(f"line {line} is not a JSON object")
+            raise TraceError(f"line {line} is not a JSON object", line)
         yield line, row
 
 
@@ -123,7 +179,9 @@ def _number(value: object, line: int, name: str) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if isinstance(value, bool) or not math.isfinite(number) or number > 1e9:
-        raise TraceError(f"line {line}: `{name[:30]}` is `{str(value)[:30]}`, a number of tokens is wanted")
+        raise TraceError(
+            f"line {line}: `{name[:30]}` is `{str(value)[:30]}`, a number of tokens is wanted", line
+        )
     return number
 
 
@@ -142,7 +200,7 @@ def _time(value: object, line: int) -> float:
             number = _clock(value)
         if math.isfinite(number):
             return number
-    raise TraceError(f"line {line}: `{str(value)[:40]}` is not a time")
+    raise TraceError(f"line {line}: `{str(value)[:40]}` is not a time", line)
 
 
 def _clock(text: str) -> float:

@@ -55,6 +55,17 @@ class ComposeTarget(Part):
     """Where secrets lie on the hosts."""
 
 
+class LocalTarget(Part):
+    """Settings of the local target: every process of the plan on this machine, for trying it out."""
+
+    engine: Literal["vllm", "sim"] = "vllm"
+    """vllm runs `engine.command`, sim the engine double that ships with disaggc."""
+    base_port: Annotated[int, Field(ge=3000, le=31000)] = 20000
+    """First port of the engines; the proxies' administration lies 1000 below."""
+    time_scale: Annotated[float, Field(ge=1, le=1000)] | None = None
+    """How much faster than the clock the doubles run; only with `engine: sim`."""
+
+
 class Targets(Part):
     """Settings per target; only the chosen one is used."""
 
@@ -64,6 +75,8 @@ class Targets(Part):
     """systemd units."""
     compose: ComposeTarget | None = None
     """Compose files, one project per host."""
+    local: LocalTarget | None = None
+    """Processes on this machine."""
 
 
 class State(Part):

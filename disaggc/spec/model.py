@@ -10,6 +10,7 @@ from disaggc.spec.cluster import Accelerator, Cluster, Fabric, Nics, NodeGroup
 from disaggc.spec.delivery import (
     ComposeTarget,
     KubernetesTarget,
+    LocalTarget,
     Rollout,
     State,
     SystemdTarget,
@@ -82,6 +83,7 @@ __all__ = [
     "LengthQuantiles",
     "LengthTrace",
     "Listed",
+    "LocalTarget",
     "Model",
     "Name",
     "Nics",
@@ -122,7 +124,7 @@ class Spec(Part):
     """What the solver improves once every objective holds."""
     targets: Targets = Field(default_factory=Targets)
     """Settings of each target."""
-    target: Literal["kubernetes", "systemd", "compose"] | None = None
+    target: Literal["kubernetes", "systemd", "compose", "local"] | None = None
     """The target used when the command line names none."""
     state: State = Field(default_factory=State)
     """Where state is kept."""

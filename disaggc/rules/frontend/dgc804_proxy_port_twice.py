@@ -1,6 +1,6 @@
 """Two services whose proxies want one port on one host.
 
-On systemd and compose, proxies listen on the hosts themselves; the second one would not start.
+On systemd, compose and local, proxies listen on the hosts themselves; the second one would not start.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from disaggc.rules.rule import Finding, SpecRule
 
 
 def check(resolved: ResolvedSpec) -> Iterator[Finding]:
-    """Equal `proxy.port` of two services that may share a host, where the target is systemd or compose."""
-    if resolved.target not in ("systemd", "compose"):
+    """Equal `proxy.port` of two services that may share a host, where the target is systemd, compose or local."""
+    if resolved.target not in ("systemd", "compose", "local"):
         return
     seen: list[ResolvedService] = []
     for service in resolved.services:
         port, nodes = service.given.proxy.port, service.given.proxy.nodes
         for other in seen:
             theirs = other.given.proxy.nodes
-            apart = nodes is not None and theirs is not None and not set(nodes) & set(theirs)
+            named = nodes is not None and theirs is not None and resolved.target != "local"
+            apart = named and not set(nodes or ()) & set(theirs or ())
             if other.given.proxy.port == port and not apart:
                 yield Finding(
                     f"`proxy.port` {port} of {service.name} is also that of {other.name}; on one host only one starts",

@@ -1,7 +1,8 @@
 """KV memory fixed in bytes on the strength of an estimate.
 
 `--kv-cache-memory-bytes` switches vLLM's own measuring off. It is exact after a calibration and an out-of-memory
-crash under load when the estimate is off.
+crash under load when the estimate is off. On CPUs there is nothing to measure: the engine would take its share of all
+the host's memory, whatever else runs there.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from disaggc.rules.rule import Edit, Finding, Planned, PlanRule
 
 
 def check(planned: Planned) -> Iterator[Finding]:
-    """The flag in a plan that was made without a calibration."""
+    """The flag on an accelerator's engine in a plan that was made without a calibration."""
     if planned.plan.provenance.calibration is not None:
         return
-    for service, _, replica in replicas(planned.plan):
-        if argument(replica, "kv-cache-memory-bytes") is not None:
+    for service, pool, replica in replicas(planned.plan):
+        if pool.vendor != "cpu" and argument(replica, "kv-cache-memory-bytes") is not None:
             yield Finding(
                 f"{replica.address} fixes `--kv-cache-memory-bytes` without a calibration; it may run out of memory",
                 service_path(service),

@@ -1,7 +1,7 @@
 """A process target without a usable command.
 
 A systemd unit needs the absolute path of the vllm executable: it has no shell and no search path of its own to
-trust.
+trust. Target local takes a bare name too and looks for it where the caller's shell would.
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ from disaggc.rules.rule import Finding, SpecRule
 
 
 def check(resolved: ResolvedSpec) -> Iterator[Finding]:
-    """`engine.command` absent or not absolute where the target is systemd; `proxy.command` not absolute."""
-    if resolved.target != "systemd":
+    """`engine.command` absent where engines are processes of the host; it or `proxy.command` a relative path there."""
+    if resolved.target not in ("systemd", "local"):
         return
+    local = resolved.spec.targets.local
+    doubles = resolved.target == "local" and local is not None and local.engine == "sim"
     for service in resolved.services:
         command = service.given.engine.command
-        if command is None:
+        if command is None and not doubles:
             yield Finding(
-                "`command` is missing, target systemd starts engines with it",
+                f"`command` is missing, target {resolved.target} starts engines with it",
                 at(service, "engine"),
                 help="write e.g. `command: /opt/vllm/bin/vllm`",
                 at_key=True,
             )
         for place, given in (("engine", command), ("proxy", service.given.proxy.command)):
-            if given is not None and not given.startswith("/"):
+            bare = resolved.target == "local" and given is not None and "/" not in given
+            if given is not None and not given.startswith("/") and not bare:
                 yield Finding(
-                    f"`command` {given[:60]!r} is not an absolute path, which systemd needs",
+                    f"`command` {given[:60]!r} is not an absolute path, which {resolved.target} needs",
                     at(service, place, "command"),
                     help="write e.g. `command: /opt/vllm/bin/vllm`",
                 )

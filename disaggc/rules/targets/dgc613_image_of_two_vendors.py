@@ -16,7 +16,7 @@ from disaggc.rules.shapes import active_parts, groups
 
 def check(resolved: ResolvedSpec) -> Iterator[Finding]:
     """Services that may run on two vendors and have the same image for both."""
-    if resolved.target == "systemd":
+    if resolved.target in ("systemd", "local"):
         return
     for service in resolved.services:
         engine = service.given.engine

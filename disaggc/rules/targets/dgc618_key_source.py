@@ -18,7 +18,7 @@ def check(resolved: ResolvedSpec) -> Iterator[Finding]:
     """`kubernetes_secret` on systemd or compose; `file` on kubernetes, or not absolute."""
     for service in resolved.services:
         key = service.given.proxy.api_key
-        if isinstance(key, ApiKeyKubernetes) and resolved.target in ("systemd", "compose"):
+        if isinstance(key, ApiKeyKubernetes) and resolved.target in ("systemd", "compose", "local"):
             yield Finding(
                 f"`api_key.kubernetes_secret` does not exist on target {resolved.target}",
                 at(service, "proxy", "api_key"),

@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from disaggc.ir.plan import FromSecret, ProxyInstance, ProxyPlan
 from disaggc.resolve.model import ResolvedService
 from disaggc.solve.lower.lifecycle import PROXY_IDLE_S
-from disaggc.solve.lower.ports import PROXY_ADMIN
 from disaggc.spec.model import ApiKeyEnv, ApiKeyFile, ApiKeyKubernetes
 
 
 def proxy_plan(
-    service: ResolvedService, index: int, nodes: Sequence[str], *, taken: set[tuple[str, int]], drain_s: int
+    service: ResolvedService,
+    admin_port: int,
+    nodes: Sequence[str],
+    *,
+    taken: set[tuple[str, int]],
+    drain_s: int,
 ) -> ProxyPlan:
     """The proxy of one service. nodes: candidates in order; taken: (node, port) pairs in use, extended here.
 
@@ -28,7 +32,7 @@ def proxy_plan(
             ProxyInstance(address=f"{service.name}/proxy/{i}", node=node) for i, node in enumerate(chosen)
         ),
         port=given.port,
-        admin_port=PROXY_ADMIN + index,
+        admin_port=admin_port,
         api_key=FromSecret(name=key.env) if isinstance(key, ApiKeyEnv) else None,
         api_key_file=key.file if isinstance(key, ApiKeyFile) else None,
         api_key_secret=(

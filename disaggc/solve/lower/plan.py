@@ -36,6 +36,7 @@ from disaggc.solve.lower.front import proxy_plan
 from disaggc.solve.lower.lifecycle import drain, lease
 from disaggc.solve.lower.links import handoff_s, kv_links
 from disaggc.solve.lower.pools import Lifetimes, service_pools
+from disaggc.solve.lower.ports import admin_port
 from disaggc.solve.solution import RankedLayout, Report, ServiceSolution, Solution
 
 MOST_ALTERNATIVES = 12
@@ -136,7 +137,11 @@ def _proxy(
     own = dict.fromkeys(slot.node for pool in pools for replica in pool.replicas for slot in replica.slots)
     every = dict.fromkeys(node.name for group in resolved.groups for node in group.nodes)
     return proxy_plan(
-        service, index, given or (*own, *(n for n in every if n not in own)), taken=taken, drain_s=drain_s
+        service,
+        admin_port(resolved, index),
+        given or (*own, *(n for n in every if n not in own)),
+        taken=taken,
+        drain_s=drain_s,
     )
 
 

@@ -14,7 +14,7 @@ from disaggc.solve.lower.arguments import EngineSizes, engine_arguments
 from disaggc.solve.lower.connector import Place, transfer_config
 from disaggc.solve.lower.environment import engine_env
 from disaggc.solve.lower.lifecycle import timings
-from disaggc.solve.lower.ports import replica_ports
+from disaggc.solve.lower.ports import first_device, first_port, replica_ports
 from disaggc.solve.solution import Placed, ServiceSolution
 
 GIB = 1 << 30
@@ -156,7 +156,12 @@ class _PoolBuilder:
         nodes = len(placed.slots)
         kind = None if self.connector is None else self.connector.type
         ports = replica_ports(
-            placed.slots[0].devices[0], self.kind.shape, self.kind.role, connector=kind, multi_node=nodes > 1
+            first_device(self.resolved, placed.slots[0]),
+            self.kind.shape,
+            self.kind.role,
+            connector=kind,
+            multi_node=nodes > 1,
+            start=first_port(self.resolved),
         )
         transfer = None
         if self.connector is not None:
@@ -197,7 +202,9 @@ class _PoolBuilder:
         )
 
     def _sizes(self) -> EngineSizes:
-        known = self.models.constants(self.service, self.group, self.kind.shape).basis is not Basis.PRIOR
+        measured = self.models.constants(self.service, self.group, self.kind.shape).basis is not Basis.PRIOR
+        # A CPU engine would take its share of all the host's memory, not of what the plan gives it.
+        known = measured or self.group.accelerator.vendor == "cpu"
         return EngineSizes(
             memory=self._memory(),
             max_num_batched_tokens=self.fit.max_num_batched_tokens,

@@ -1,0 +1,147 @@
+"""`disaggc local`: run a plan's processes on this machine, from the folder `build --target local` wrote."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from disaggc.cli.console import Console
+from disaggc.cli.exits import Exit
+from disaggc.cli.options import Color, ColorOption, Format, FormatOption, NoInput, Quiet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from disaggc.cli.local_stack import ProgramStatus
+
+app = typer.Typer(
+    help="Run the processes of a plan on this machine: `build --target local --out DIR`, then `local up DIR`.",
+    no_args_is_help=False,
+    rich_markup_mode=None,
+)
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder that `build --target local` wrote.")]
+
+
+@app.command("up")
+def up(
+    folder: Folder,
+    *,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Return once every process serves.")] = True,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, metavar="SECONDS", help="How long to wait.")
+    ] = 900.0,
+    foreground: Annotated[
+        bool, typer.Option("--foreground", help="Stay, and bring everything down on Ctrl-C.")
+    ] = False,
+    output: FormatOption = Format.HUMAN,
+    color: ColorOption = Color.AUTO,
+    quiet: Quiet = False,
+    _no_input: NoInput = False,
+) -> int:
+    """Start everything that does not run yet, and wait until it serves."""
+    from disaggc.cli.local_stack import (
+        StackProblemError,
+        bring_up,
+        read_stack,
+        status,
+        wait_ready,
+    )
+    from disaggc.hosts.supervision import Supervision, SupervisionError
+
+    console = Console(color, quiet)
+    supervision = Supervision(folder.resolve())
+    try:
+        stack = read_stack(folder)
+        console.say(bring_up(supervision, stack, os.environ))
+        if wait or foreground:
+            wait_ready(supervision, stack, timeout_s=timeout, said=console.say)
+        _show(status(supervision, stack), folder, output=output, console=console)
+        if foreground:
+            return _stay(supervision.folder, console)
+    except (StackProblemError, SupervisionError) as problem:
+        for line in str(problem).splitlines():
+            console.fail(line) if not line.startswith(("  |", "the end")) else console.say(line)
+        return Exit.ERRORS
+    return Exit.DONE
+
+
+@app.command("down")
+def down(
+    folder: Folder,
+    *,
+    now: Annotated[bool, typer.Option("--now", help="Cut running requests off.")] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=1, metavar="SECONDS", help="How long to wait for the end.")
+    ] = 600.0,
+    color: ColorOption = Color.AUTO,
+    quiet: Quiet = False,
+    _no_input: NoInput = False,
+) -> int:
+    """Stop everything: requests that run are finished first. Nothing to stop is fine."""
+    from disaggc.cli.local_stack import StackProblemError, bring_down
+    from disaggc.hosts.supervision import Supervision, SupervisionError
+
+    console = Console(color, quiet)
+    try:
+        ran = bring_down(Supervision(folder.resolve()), at_once=now, timeout_s=timeout, said=console.say)
+    except (StackProblemError, SupervisionError) as problem:
+        console.fail(str(problem))
+        return Exit.ERRORS
+    console.say("down" if ran else "nothing was up")
+    return Exit.DONE
+
+
+@app.command("status")
+def status_of(
+    folder: Folder,
+    *,
+    output: FormatOption = Format.HUMAN,
+    color: ColorOption = Color.AUTO,
+    quiet: Quiet = False,
+    _no_input: NoInput = False,
+) -> int:
+    """How every process is. Exit code 6 unless all of them serve."""
+    from disaggc.cli.local_stack import StackProblemError, read_stack, status
+    from disaggc.hosts.supervision import Supervision, SupervisionError
+
+    console = Console(color, quiet)
+    try:
+        found = status(Supervision(folder.resolve()), read_stack(folder))
+    except (StackProblemError, SupervisionError) as problem:
+        console.fail(str(problem))
+        return Exit.ERRORS
+    _show(found, folder, output=output, console=console)
+    return Exit.DONE if all(one.ready for one in found) else Exit.CHECK_FAILED
+
+
+def _stay(folder: Path, console: Console) -> int:
+    from disaggc.cli.local_stack import bring_down
+    from disaggc.hosts.supervision import Supervision
+
+    supervision = Supervision(folder)
+    console.say("up; Ctrl-C stops everything")
+    try:
+        while supervision.running():
+            time.sleep(1)
+    except KeyboardInterrupt:
+        bring_down(supervision, at_once=False, timeout_s=600, said=console.say)
+        console.say("down")
+        return Exit.DONE
+    console.fail("supervisord ended; see its log in run/")
+    return Exit.ERRORS
+
+
+def _show(found: Sequence[ProgramStatus], folder: Path, *, output: Format, console: Console) -> None:
+    if output is Format.JSON:
+        from disaggc.cli.views.local_json import local_document
+
+        console.result(local_document(found, folder).text())
+        return
+    from disaggc.cli.views.local_human import local_text
+
+    console.result(local_text(found))

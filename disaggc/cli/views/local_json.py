@@ -1,0 +1,67 @@
+"""`disaggc.local/v1`: what `disaggc local up` and `local status` print with `--format json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from disaggc.cli.local_stack import ProgramStatus
+from disaggc.cli.views.document import Document, Item
+
+
+class LocalProgramItem(Item):
+    """One process."""
+
+    name: str
+    """Program of the supervisord configuration; its log is `run/<name>.log`."""
+    address: str
+    """Plan address, `service/role/index`."""
+    kind: Literal["engine", "proxy"]
+    """What it does."""
+    state: str
+    """supervisord's word for it, or `down`."""
+    ready: bool
+    """Whether it answers."""
+    pid: int | None
+    """Process id; null when it does not run."""
+    up_s: float
+    """Seconds since its start."""
+    url: str | None
+    """Address it answers at; null for one that serves nothing itself."""
+
+
+class LocalDocument(Document):
+    """Output of `disaggc local up|status --format json`."""
+
+    schema_: Annotated[Literal["disaggc.local/v1"], Field(alias="schema")] = "disaggc.local/v1"
+    """Name and version of this format."""
+    folder: str
+    """The built folder as given."""
+    ready: bool
+    """Whether every process serves."""
+    programs: tuple[LocalProgramItem, ...]
+    """The processes, engines first."""
+
+
+def local_document(found: Sequence[ProgramStatus], folder: Path) -> LocalDocument:
+    """The processes as they are."""
+    return LocalDocument(
+        folder=str(folder),
+        ready=all(one.ready for one in found),
+        programs=tuple(
+            LocalProgramItem(
+                name=one.program.name,
+                address=one.program.address,
+                kind=one.program.kind,
+                state=one.state,
+                ready=one.ready,
+                pid=one.pid,
+                up_s=one.up_s,
+                url=one.program.ready.rpartition("/")[0] if one.program.ready else None,
+            )
+            for one in found
+        ),
+    )

@@ -1,0 +1,179 @@
+"""One supervisord of a folder that `build --target local` wrote: start it, ask it, stop it. Decides nothing.
+
+Speaks supervisord's own XML-RPC over its Unix socket, which only its user may open.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+import xmlrpc.client
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CONFIGURATION = "supervisord.conf"
+LONGEST_SOCKET = 100
+"""Bytes of a Unix socket's path: 108 on Linux, 104 on macOS, and supervisord first binds one with its pid appended."""
+START_S = 15.0
+_POLL_S = 0.1
+
+
+class SupervisionError(Exception):
+    """supervisord cannot be started or asked; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """What supervisord says of one program. state: RUNNING, STARTING, BACKOFF, STOPPING, STOPPED, EXITED, FATAL."""
+
+    name: str
+    state: str
+    pid: int
+    up_s: float
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Supervision:
+    """The supervisord of one folder."""
+
+    folder: Path
+
+    @property
+    def run(self) -> Path:
+        """Where logs, pid and socket are."""
+        return self.folder / "run"
+
+    @property
+    def socket(self) -> Path:
+        """Its control socket."""
+        return self.run / "supervisor.sock"
+
+    def log(self, program: str) -> Path:
+        """What a program wrote."""
+        return self.run / f"{program}.log"
+
+    def running(self) -> bool:
+        """Whether it answers."""
+        if not self.socket.exists():
+            return False
+        try:
+            self._ask("supervisor.getState")
+        except SupervisionError:
+            return False
+        return True
+
+    def start(self, env: Mapping[str, str]) -> None:
+        """Start it in the background and wait until it answers. Its programs start with it."""
+        if len(os.fsencode(self.socket)) > LONGEST_SOCKET:
+            raise SupervisionError(
+                f"{self.socket} is {len(os.fsencode(self.socket))} bytes long, a socket's path may have "
+                f"{LONGEST_SOCKET}; build into a folder with a shorter path"
+            )
+        if importlib.util.find_spec("supervisor") is None:
+            raise SupervisionError("the package `supervisor` is missing; write `pip install supervisor`")
+        self.run.mkdir(mode=0o700, exist_ok=True)
+        said = self.run / "supervisord.out"
+        with said.open("wb") as out:
+            child = subprocess.Popen(  # noqa: S603 - our own interpreter, our own file
+                [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", CONFIGURATION],
+                cwd=self.folder,
+                env={**env, "PYTHONUTF8": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + START_S
+        while not self.running():
+            if child.poll() is not None or time.monotonic() > deadline:
+                child.kill()
+                raise SupervisionError(f"supervisord did not start: {_last_line(said)}")
+            time.sleep(_POLL_S)
+
+    def states(self) -> tuple[ProcessState, ...]:
+        """All programs, in the order of the file."""
+        return tuple(
+            ProcessState(
+                name=str(found["name"]),
+                state=str(found["statename"]),
+                pid=int(found["pid"]),
+                up_s=float(max(0, found["now"] - found["start"])) if found["pid"] else 0.0,
+                description=str(found["spawnerr"] or found["description"]),
+            )
+            for found in self._ask("supervisor.getAllProcessInfo")
+        )
+
+    def update(self) -> tuple[str, ...]:
+        """Take the file as it is now; names of programs that were added, changed or removed. Waits for stops."""
+        ((added, changed, removed),) = self._ask("supervisor.reloadConfig")
+        for name in (*removed, *changed):
+            self._ask("supervisor.stopProcessGroup", name)
+            self._ask("supervisor.removeProcessGroup", name)
+        for name in (*changed, *added):
+            self._ask("supervisor.addProcessGroup", name)
+        return (*added, *changed, *removed)
+
+    def start_stopped(self) -> tuple[str, ...]:
+        """Start every program that does not run; their names."""
+        idle = [one.name for one in self.states() if one.state in ("STOPPED", "EXITED", "FATAL")]
+        for name in idle:
+            self._ask("supervisor.startProcess", name, False)  # noqa: FBT003 - XML-RPC has no names
+        return tuple(idle)
+
+    def signal(self, program: str, name: str) -> None:
+        """Send a running program a signal, e.g. HUP; a program that is not running is left alone."""
+        with suppress(SupervisionError):
+            self._ask("supervisor.signalProcess", program, name)
+
+    def shut_down(self) -> int | None:
+        """Ask it to stop every program and itself; its pid, None when it was not running. Returns at once."""
+        if not self.running():
+            return None
+        pid = int(self._ask("supervisor.getPID"))
+        with suppress(SupervisionError):
+            self._ask("supervisor.shutdown")
+        return pid
+
+    def kill_programs(self) -> None:
+        """End every program at once, with all its children."""
+        for one in self.states():
+            if one.pid:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(one.pid, 9)
+
+    def _ask(self, method: str, *arguments: str | bool) -> Any:
+        from supervisor.xmlrpc import SupervisorTransport  # noqa: PLC0415 - an optional tool of one target
+
+        transport = SupervisorTransport(None, None, f"unix://{self.socket}")
+        server = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport)
+        try:
+            return getattr(server, method)(*arguments)
+        except xmlrpc.client.Fault as fault:
+            raise SupervisionError(f"supervisord refuses {method}: {fault.faultString}") from None
+        except (OSError, xmlrpc.client.Error) as problem:
+            raise SupervisionError(f"supervisord does not answer at {self.socket}: {problem}") from None
+        finally:
+            transport.close()
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of that id exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
