@@ -59,7 +59,9 @@ def _targets(draw: st.DrawFn) -> Spec:
     }
     systemd = {"ssh_user": "ops", "run_as": "vllm", "directory": "/etc/llm"}
     compose = {"project": "llm", "directory": "/etc/llm"}
+    local = draw(st.sampled_from([{"engine": "vllm"}, {"engine": "sim", "time_scale": 10.0}]))
     return {
+        "local": some(draw, {**local, "base_port": 21000}, ("engine",)),
         "kubernetes": some(draw, kubernetes, ("rdma_resource",)),
         "systemd": some(draw, systemd),
         "compose": some(draw, compose),

@@ -1,20 +1,24 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
+from jsonschema import Draft202012Validator
 
 from disaggc.catalog.load import load_catalog
 from disaggc.diagnostics import Severity
 from disaggc.resolve.api import resolve
 from disaggc.rules.checking import check
+from disaggc.spec.json_schema import spec_schema
 from disaggc.spec.load import load
 from disaggc.spec.shape import ANY, Shape, paths, spec_shape
 from tests.spec.strategies import SPEC_NAME, reader_of, spec_texts, specs
 
 _CATALOG = load_catalog()
-_ENOUGH = 300
+_VALIDATOR = Draft202012Validator(spec_schema())
+_ENOUGH = 200
 
 
 def drawn_fields(spec: dict[str, Any]) -> set[tuple[str, ...]]:
@@ -47,9 +51,15 @@ def test_every_field_of_the_language_is_drawn() -> None:
     assert missing == []
 
 
-@settings(
-    max_examples=100, phases=[Phase.explicit, Phase.generate]
-)  # shrinking takes minutes and tells no more
+@settings(max_examples=50, phases=[Phase.explicit, Phase.generate])
+@given(specs())
+def test_an_editor_marks_nothing_in_a_drawn_spec(spec: dict[str, Any]) -> None:
+    errors = [error.message for error in _VALIDATOR.iter_errors(json.loads(json.dumps(spec)))]
+    assert errors == []
+
+
+# Shrinking a spec takes minutes and tells no more than the text.
+@settings(max_examples=60, phases=[Phase.explicit, Phase.generate])
 @given(spec_texts())
 def test_every_drawn_spec_holds(text: str) -> None:
     read = reader_of(text)
