@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from disaggc.solve.neighbours import Search, every_sketch, hopeless, sketches
 from disaggc.solve.problem import Goal, PlacementProblem
 from disaggc.solve.program import Program
 from disaggc.solve.rank import Weighed, best_first, weigh
 from disaggc.solve.rates import Kind, ReplicaRates
-from disaggc.solve.sketch import Search, Sketch, canonical, every_sketch, footprint, sketches
+from disaggc.solve.sketch import Sketch, canonical, footprint
 
 EXHAUSTIVE = 400
 """Layouts up to which all of them are predicted before a service is given up."""
@@ -77,7 +78,8 @@ def _all(search: Search, choice: Choice) -> Choice:
     if every is None:
         return choice
     known = {weighed.sketch for weighed in choice.ranked}
-    more = [weigh(search.rates, sketch, search.goal) for sketch in every if sketch not in known]
+    left = [s for s in every if s not in known and not hopeless(search, s)]
+    more = [weigh(search.rates, sketch, search.goal) for sketch in left]
     return Choice(tuple(best_first([*choice.ranked, *more])), choice.linear, complete=True)
 
 

@@ -27,7 +27,7 @@ def test_a_bound_no_layout_keeps_is_named_with_one_that_holds() -> None:
     allowed = re.search(r"allow ([0-9.]+) ms", found.help or "")
     assert allowed is not None, found
     limit = float(allowed[1])
-    assert 50 < limit < 400
+    assert limit > 50
     assert isinstance(solved(FIVE, f"{CLASS}objectives.ttft_p90={limit}ms"), Solution)
     assert isinstance(solved(FIVE, f"{CLASS}objectives.ttft_p90={limit * 0.9}ms"), Infeasible)
 
