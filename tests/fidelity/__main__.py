@@ -1,0 +1,56 @@
+"""`python -m tests.fidelity [--data FILE] [--json] [--quick] [--check] [--write]`: how far predictions are from measurements."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.fidelity.lines import Line
+from tests.fidelity.ratios import negative_controls, vendor_choices
+from tests.fidelity.scoreboard import scoreboard, table_of, worse
+
+HERE = Path(__file__).parent
+COMMITTED = HERE / "scoreboard.json"
+SHARED = Path(os.environ.get("DISAGGC_SHARED", HERE.parents[2] / "shared")) / "data" / "measured"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the scoreboard; 1 with --check where a figure got worse than committed, 2 without data."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fidelity", description=__doc__)
+    parser.add_argument("--data", type=Path, default=SHARED / "measured_dev.csv", help="a CSV with the columns of the measured table")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
+    parser.add_argument("--quick", action="store_true", help="only what needs no fit")
+    parser.add_argument("--check", action="store_true", help="fail where a figure is worse than committed")
+    parser.add_argument("--write", action="store_true", help="commit these figures: write scoreboard.json and SCOREBOARD.md")
+    given = parser.parse_args(arguments)
+    if not given.data.exists():
+        sys.stderr.write(f"no measured rows at {given.data}: set DISAGGC_SHARED or pass --data\n")
+        return 2
+    document = scoreboard(given.data, extra_lines(), quick=given.quick)
+    text = json.dumps(document, indent=1) + "\n"
+    if given.write:
+        COMMITTED.write_text(text, encoding="utf-8")
+        (HERE / "SCOREBOARD.md").write_text(table_of(document), encoding="utf-8")
+    sys.stdout.write(text if given.json else table_of(document))
+    if given.check:
+        found = worse(document, json.loads(COMMITTED.read_text(encoding="utf-8")))
+        sys.stderr.writelines(f"worse than committed: {line}\n" for line in found)
+        return 1 if found else 0
+    return 0
+
+
+def extra_lines() -> tuple[Line, ...]:
+    """Lines that do not come from the measured table."""
+    choices = SHARED / "ratio_choices_dev.csv"
+    lines = [negative_controls()]
+    if choices.exists():
+        lines.append(vendor_choices(choices))
+    return tuple(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""The scoreboard: every source and quantity under every column, the reference table's lines, what was skipped and why."""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.fidelity.columns import COLUMNS, Board, Judged, board_of
+from tests.fidelity.lines import Line, lines_of, spread_of
+from tests.fidelity.points import read_table
+
+SHARP = ("tpot", "itl_p50", "user_tps", "total_tps_gpu", "output_tps", "total_tps", "rps", "e2e_p50")
+"""Quantities that a plan is chosen by."""
+Document = dict[str, Any]
+
+
+def scoreboard(data: Path, extra: Iterable[Line], *, quick: bool = False) -> Document:
+    """Everything the table allows. quick: without fits."""
+    table = read_table(data)
+    board = board_of(table.points, quick=quick)
+    lines = (*(() if quick else lines_of(board, table.points)), *extra)
+    skipped = dict(sorted((board.skipped + table.skipped).items(), key=lambda item: -item[1]))
+    return {
+        "data": {"rows": len(table.rows), "sha256": hashlib.sha256(data.read_bytes()).hexdigest()},
+        "judged": len(board.judged),
+        "lines": {line.name: _line(line) for line in lines},
+        "ranges": _ranges(board),
+        "sources": _sources(board.judged),
+        "skipped": skipped,
+    }
+
+
+def _line(line: Line) -> Document:
+    out: Document = {"bar": line.bar}
+    if line.figures:
+        out["figures"] = {k: _rounded(v) for k, v in line.figures.items()}
+    return out | ({"note": line.missing} if line.missing else {})
+
+
+def _ranges(board: Board) -> Document:
+    """Share of measured values inside the printed 80 % range, accelerators that had to be assumed apart."""
+    assumed = {a.subject.point.source for a in board.asked if a.subject.assumed}
+    out: Document = {}
+    for column in ("prior", "others", "calibrated"):
+        named = [j for j in board.judged if column in j.said and j.source not in assumed]
+        if named:
+            sharp = [j for j in named if j.quantity in SHARP]
+            tails = [j for j in named if j.quantity.endswith("p99")]
+            firsts = [j for j in named if j.quantity in {"ttft_p50", "ttft_mean"}]
+            out[column] = {
+                label: _rounded(_inside(found, column))
+                for label, found in (("all", named), ("tokens_and_throughput", sharp), ("first_token", firsts), ("p99", tails))
+                if found
+            }
+    out["accelerator_assumed"] = sorted(assumed)
+    return out
+
+
+def _inside(found: Sequence[Judged], column: str) -> float:
+    return sum(j.said[column].low <= j.measured <= j.said[column].high for j in found) / len(found)
+
+
+def _sources(judged: Sequence[Judged]) -> Document:
+    groups: dict[str, dict[str, list[Judged]]] = defaultdict(lambda: defaultdict(list))
+    for j in judged:
+        groups[j.source][j.quantity].append(j)
+    return {
+        source: {quantity: _columns(found) for quantity, found in quantities.items()}
+        for source, quantities in groups.items()
+    }
+
+
+def _columns(found: Sequence[Judged]) -> Document:
+    out: Document = {}
+    for column in COLUMNS:
+        seen = [j for j in found if column in j.said]
+        if seen:
+            errors = [j.said[column].value / j.measured - 1 for j in seen]
+            figures = {**spread_of(errors), "bias": statistics.median(errors), "in_range": _inside(seen, column)}
+            out[column] = {k: _rounded(v) for k, v in figures.items()}
+    return out
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def worse(now: Document, committed: Document) -> list[str]:
+    """Figures that got worse than committed by more than a tenth and half a point."""
+    found = []
+    for source, quantities in committed["sources"].items():
+        for quantity, columns in quantities.items():
+            for column, figures in columns.items():
+                seen = now["sources"].get(source, {}).get(quantity, {}).get(column)
+                if seen is None or column == "naive":
+                    continue
+                if seen["median"] > figures["median"] * 1.1 + 0.005:
+                    found.append(f"{source} {quantity} {column}: median error {figures['median']:.1%} -> {seen['median']:.1%}")
+    for name, line in committed["lines"].items():
+        for key, value in line.get("figures", {}).items():
+            seen = now["lines"].get(name, {}).get("figures", {}).get(key)
+            if seen is None:
+                continue
+            if key.endswith(("mape", "median", "regret")) and "naive" not in key and "always" not in key and seen > value * 1.1 + 0.005:
+                found.append(f"{name}: {key} {value:.3g} -> {seen:.3g}")
+            if key.endswith(("best_right", "agree", "right", "within_2x", "orderings_right")) and seen < value * 0.9:
+                found.append(f"{name}: {key} {value:.3g} -> {seen:.3g}")
+    return found
+
+
+def table_of(document: Document) -> str:
+    """The document as Markdown."""
+    rows = [
+        "# Fidelity scoreboard",
+        "",
+        "Written by `python -m tests.fidelity --write`; the figures are those of the last run, whatever they are.",
+        "naive: roofline at data-sheet peaks. prior: what a plan says of hardware nobody measured. others: constants fitted on",
+        "all other sources. calibrated: fitted on every second point of a system, judged on the points between.",
+        "Each cell: mean absolute error / median / 90 % quantile, share of measured values inside the printed 80 % range.",
+        "",
+        "## Lines of the reference table",
+        "",
+    ]
+    for name, line in document["lines"].items():
+        rows.append(f"- **{name}** (bar: {line['bar']}): {_figures(line.get('figures', {}))} {line.get('note', '')}".rstrip())
+    rows += ["", "## Share inside the printed 80 % range", ""]
+    rows += [f"- {column}: {_figures(f)}" if isinstance(f, dict) else f"- accelerator assumed, not counted above: {', '.join(f)}" for column, f in document["ranges"].items()]
+    rows += ["", "## By source", "", "| source | quantity | rows | " + " | ".join(COLUMNS) + " |", "|---|---|---|" + "---|" * len(COLUMNS)]
+    for source, quantities in document["sources"].items():
+        for quantity, columns in quantities.items():
+            count = int(columns["prior"]["rows"])
+            cells = " | ".join(_cell(columns.get(c)) for c in COLUMNS)
+            rows.append(f"| {source} | {quantity} | {count} | {cells} |")
+    rows += ["", "## Skipped rows", ""] + [f"- {count}: {why}" for why, count in document["skipped"].items()]
+    return "\n".join(rows) + "\n"
+
+
+def _cell(figures: Document | None) -> str:
+    if figures is None:
+        return ""
+    return f"{figures['mape']:.1%} / {figures['median']:.1%} / {figures['p90']:.0%}, in {figures['in_range']:.0%}"
+
+
+def _figures(figures: dict[str, float]) -> str:
+    return ", ".join(f"{k.replace('_', ' ')} {v:.3g}" for k, v in figures.items())
