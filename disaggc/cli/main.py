@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from disaggc import __version__
-from disaggc.cli import build, catalog, explain, init, local, plan, proxy, schema, sim_engine, validate
+from disaggc.cli import build, catalog, explain, init, local, plan, proxy, schema, sim_engine, simulate, validate
 from disaggc.cli.exits import Exit
 
 UsageError: type[BaseException] = typer.BadParameter.__bases__[0]
@@ -28,6 +28,7 @@ app.command("validate", short_help="Check a spec without solving it.")(validate.
 app.command("plan", short_help="Solve: ratio, shapes, places, predictions, changes.")(plan.plan)
 app.command("build", short_help="Write the target's files.")(build.build)
 app.command("explain", short_help="Why this plan, or what a code means.")(explain.explain)
+app.command("simulate", short_help="Run layouts request by request in a simulator.")(simulate.simulate)
 app.command("proxy", short_help="Run the data plane of one service.")(proxy.proxy)
 app.command(
     "sim-engine",

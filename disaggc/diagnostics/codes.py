@@ -95,6 +95,7 @@ _TABLE = (
     Code("DGC542", "plan-breaks-constraint", "The plan breaks a constraint of the spec."),
     Code("DGC543", "plan-claim-differs", "The plan claims another performance than its layout is predicted to have."),
     Code("DGC544", "plan-misses-objective", "The plan's layout does not keep an objective."),
+    Code("DGC550", "mode-does-not-run", "A layout that the command line names cannot run on this cluster."),
     Code("DGC601", "unknown-target", "The target is not one of those disaggc ships."),
     Code("DGC602", "target-unsupported", "The plan needs something that this target cannot express."),
     Code(

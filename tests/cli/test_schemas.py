@@ -15,6 +15,7 @@ from disaggc.cli.views import (
     models_json,
     plan_json,
     schema_json,
+    simulate_json,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,6 +32,7 @@ DOCUMENTS = {
     "page": explain_json.PageDocument,
     "plan": plan_json.PlanDocument,
     "schemas": schema_json.SchemasDocument,
+    "simulate": simulate_json.SimulateDocument,
 }
 
 

@@ -1,0 +1,186 @@
+"""What `simulate` lets clients do: the spec's classes, `--bench ISL/OSL/CON/RATE`, `--trace FILE`, sweeps over them.
+
+Text of the command line in, loads out. Knows no layout.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from disaggc.diagnostics import Diagnostic, Outcome, SourceSpan, error
+from disaggc.perf.events import Load, Offered, Stream
+from disaggc.resolve.lengths import constant
+from disaggc.resolve.model import ClassLoad, ResolvedService
+from disaggc.resolve.traces import TRACE_LIMIT, Recorded, TraceError, read_requests
+from disaggc.spec.files import Unreadable, decode, read_file
+
+_TOKENS = re.compile(r"(\d+(?:\.\d+)?)([kK]?)")
+_LARGEST = 10_000_000
+_MOST_POINTS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """One run of `vllm bench serve`: lengths, cap (infinite: none), requests/s (infinite: all at once)."""
+
+    isl: int
+    osl: int
+    concurrency: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A load for one service, and the service with the classes its memory is sized for."""
+
+    kind: str
+    service: ResolvedService
+    load: Load
+    concurrency: float
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What varies. values: empty for the ratio."""
+
+    of: str
+    values: tuple[float, ...]
+
+
+def parse_bench(text: str) -> Bench:
+    """`1024/8192/480/2`, `8k/1k/160`, `1024/1024/inf/4`; ValueError says what is wrong."""
+    parts = text.split("/")
+    if not 2 <= len(parts) <= 4:
+        raise ValueError("ISL/OSL/CON/RATE is wanted, e.g. 1024/8192/480/2")
+    isl, osl = (_tokens(part) for part in parts[:2])
+    concurrency = _positive(parts[2]) if len(parts) > 2 else math.inf
+    if math.isfinite(concurrency) and (concurrency < 1 or concurrency != int(concurrency)):
+        raise ValueError(f"the concurrency `{parts[2][:20]}` is not a whole number of requests")
+    return Bench(isl, osl, concurrency, _positive(parts[3]) if len(parts) > 3 else math.inf)
+
+
+def parse_sweep(text: str) -> Sweep:
+    """`ratio`, `concurrency=32,64,128`, `rate=1,2,4`; ValueError says what is wrong."""
+    name, given, listed = text.partition("=")
+    if name == "ratio" and not given:
+        return Sweep("ratio", ())
+    if name not in ("concurrency", "rate") or not listed:
+        raise ValueError("`ratio`, `concurrency=32,64,128` or `rate=1,2,4` is wanted")
+    values = tuple(_positive(part) for part in listed.split(","))
+    if len(values) > _MOST_POINTS or not all(map(math.isfinite, values)):
+        raise ValueError(f"at most {_MOST_POINTS} finite values are wanted")
+    if name == "concurrency" and any(v != int(v) or v < 1 for v in values):
+        raise ValueError("a concurrency is a whole number of requests")
+    return Sweep(name, values)
+
+
+def _tokens(text: str) -> int:
+    found = _TOKENS.fullmatch(text.strip())
+    tokens = float(found.group(1)) * (1024 if found.group(2) else 1) if found else 0.0
+    if not 1 <= tokens <= _LARGEST:
+        raise ValueError(f"`{text[:20]}` is not a number of tokens (1 to {_LARGEST:,}, `8k` is 8192)")
+    return round(tokens)
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value > 0 or (math.isfinite(value) and value > _LARGEST):
+        raise ValueError(f"`{text[:20]}` is not a number above 0")
+    return value
+
+
+def spec_offer(service: ResolvedService, requests: int | None) -> Offer:
+    """The spec's own classes."""
+    caps = [c.concurrency for c in service.classes]
+    rates = [c.rate for c in service.classes]
+    return Offer(
+        "spec", service, Load.of_service(service, requests),
+        math.inf if None in caps else float(sum(c or 0 for c in caps)),
+        math.inf if None in rates else sum(r or 0.0 for r in rates),
+    )  # fmt: skip
+
+
+def bench_offer(service: ResolvedService, bench: Bench, requests: int | None, *, burstiness: float) -> Offer:
+    """One bench run; objectives are those of the spec's class where it has one only."""
+    bounds = service.classes[0].bounds if len(service.classes) == 1 else ()
+    capped, paced = math.isfinite(bench.concurrency), math.isfinite(bench.rate)
+    load = Load.bench(
+        bench.isl, bench.osl, concurrency=bench.concurrency, rate=bench.rate, requests=requests,
+        burstiness=burstiness,
+    )  # fmt: skip
+    shown = ClassLoad(
+        "bench", constant(float(bench.isl)), constant(float(bench.osl)),
+        rate=bench.rate if paced else None,
+        concurrency=int(bench.concurrency) if capped else (None if paced else load.requests),
+        arrival_cv=burstiness**-0.5, prefix_hit=0.0, bounds=bounds, priority=0,
+    )  # fmt: skip
+    streams = tuple(replace(stream, bounds=bounds) for stream in load.streams)
+    sized = replace(service, classes=(shown,))
+    return Offer("bench", sized, Load(streams), bench.concurrency, bench.rate)
+
+
+def trace_offer(service: ResolvedService, recorded: tuple[Recorded, ...], requests: int | None) -> Offer:
+    """A trace as it was recorded; its classes take the spec's objectives where names agree or there is one only."""
+    kept = sorted(recorded, key=lambda r: r.at_s)[:requests]
+    first = kept[0].at_s
+    by_class: dict[str, list[Offered]] = {}
+    for r in kept:
+        name = r.workload or (service.classes[0].name if len(service.classes) == 1 else "trace")
+        by_class.setdefault(name, []).append(Offered(r.at_s - first, r.inputs, r.outputs))
+    known = {c.name: c for c in service.classes}
+    streams = []
+    for name, offered in by_class.items():
+        like = known.get(name) or (service.classes[0] if len(service.classes) == 1 else None)
+        streams.append(
+            Stream(
+                name, len(offered), recorded=tuple(offered),
+                bounds=like.bounds if like else (), priority=like.priority if like else 0,
+            )
+        )  # fmt: skip
+    span = kept[-1].at_s - first
+    rate = len(kept) / span if span > 0 else math.inf
+    return Offer("trace", service, Load(tuple(streams)), math.inf, rate)
+
+
+def varied(offer: Offer, sweep: Sweep, value: float) -> Offer:
+    """The same load at another concurrency or rate; of several classes each keeps its part."""
+    base = offer.concurrency if sweep.of == "concurrency" else offer.rate
+    streams = offer.load.streams
+
+    def part(own: float) -> float:
+        return value * own / base if math.isfinite(base) else value / len(streams)
+
+    change: Callable[[Stream], Stream] = (
+        (lambda s: replace(s, cap=max(1, round(part(s.cap)))))
+        if sweep.of == "concurrency"
+        else (lambda s: replace(s, rate=part(s.rate)))
+    )
+    load = replace(offer.load, streams=tuple(change(s) for s in streams))
+    if sweep.of == "concurrency":
+        return replace(offer, load=load, concurrency=value)
+    return replace(offer, load=load, rate=value)
+
+
+def read_trace_file(path: Path) -> tuple[Outcome[tuple[Recorded, ...]], str | None]:
+    """The requests of a trace file, or a finding at its line; its text too, for showing that line."""
+    content = read_file(path, TRACE_LIMIT)
+    text = decode(content) if isinstance(content, bytes) else content
+    if isinstance(text, Unreadable):
+        return Outcome(None, (_at(path, text.line, f"trace: {text.message}", how=text.help),)), None
+    try:
+        return Outcome(read_requests(text)), text
+    except TraceError as problem:
+        how = "a request a line: arrival time, input tokens, output tokens, as CSV with a header or as JSON"
+        return Outcome(None, (_at(path, problem.line, f"trace: {problem}", how=how),)), text
+
+
+def _at(path: Path, line: int, message: str, *, how: str | None) -> Diagnostic:
+    return error("DGC101", message, help=how).at(SourceSpan(str(path), line, 1, line, 2))

@@ -1,0 +1,155 @@
+"""`disaggc simulate`: layouts of a spec under its traffic, a bench run or a trace, request by request."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from disaggc.cli.console import Console
+from disaggc.cli.exits import exit_for
+from disaggc.cli.options import (
+    Color,
+    ColorOption,
+    Format,
+    FormatOption,
+    MoreFiles,
+    NoInput,
+    Quiet,
+    Sets,
+    SpecFiles,
+    spec_files,
+)
+
+if TYPE_CHECKING:
+    from disaggc.cli.loads import Bench, Sweep
+    from disaggc.cli.simulating import Wish
+
+_MODES = "plan, colocated or a ratio such as 2P3D (repeatable). Default: plan."
+
+
+def simulate(
+    spec: SpecFiles = None,
+    *,
+    file: MoreFiles = None,
+    sets: Sets = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", metavar="FILE", help="Replay recorded requests, CSV or JSON lines."),
+    ] = None,
+    bench: Annotated[
+        str | None,
+        typer.Option(
+            "--bench", metavar="ISL/OSL/CON/RATE", help="One `vllm bench serve` run, e.g. 1k/8k/480/2."
+        ),
+    ] = None,
+    burstiness: Annotated[
+        float, typer.Option("--burstiness", min=0.01, max=100, help="Of the bench's arrivals; 1 is Poisson.")
+    ] = 1.0,
+    mode: Annotated[list[str] | None, typer.Option("--mode", metavar="MODE", help=_MODES)] = None,
+    sweep: Annotated[
+        str | None,
+        typer.Option("--sweep", metavar="WHAT", help="ratio, concurrency=32,64,128 or rate=1,2,4."),
+    ] = None,
+    service: Annotated[
+        str | None, typer.Option("--service", metavar="NAME", help="One service of several.")
+    ] = None,
+    requests: Annotated[
+        int | None,
+        typer.Option("--requests", min=1, max=5_000_000, help="How many; default: enough to settle."),
+    ] = None,
+    ranged: Annotated[
+        bool, typer.Option("--range", help="Also at the cautious and hopeful ends of the step times.")
+    ] = False,
+    admission: Annotated[
+        bool,
+        typer.Option(
+            "--admission/--no-admission", help="The proxy's limits, or everything straight to the engines."
+        ),
+    ] = True,
+    seed: Annotated[int, typer.Option("--seed", help="Of arrivals and lengths.")] = 1,
+    output: FormatOption = Format.HUMAN,
+    color: ColorOption = Color.AUTO,
+    quiet: Quiet = False,
+    _no_input: NoInput = False,
+) -> int:
+    """Simulate the plan, other ratios or colocated serving under the spec's traffic, a bench run or a trace."""
+    if trace is not None and bench is not None:
+        raise typer.BadParameter("`--trace` and `--bench` exclude each other")
+    varied = _sweep(sweep)
+    if varied is not None and varied.of == "ratio" and mode:
+        raise typer.BadParameter("`--sweep ratio` chooses the modes itself; leave `--mode` out")
+    if varied is not None and varied.of != "ratio" and trace is not None:
+        raise typer.BadParameter(
+            f"a trace has its own arrivals; `--sweep {varied.of}` needs `--bench` or the spec"
+        )
+    from disaggc.cli.simulating import Wish
+
+    wish = Wish(
+        files=spec_files(spec, file),
+        sets=tuple(sets or ()),
+        trace=trace,
+        bench=_bench(bench),
+        burstiness=burstiness,
+        modes=tuple(dict.fromkeys(_mode(text) for text in mode or ("plan",))),
+        sweep=varied,
+        service=service,
+        requests=requests,
+        ranged=ranged,
+        seed=seed,
+        admission=admission,
+    )
+    return _shown(wish, Console(color, quiet), output)
+
+
+def _shown(wish: Wish, console: Console, output: Format) -> int:
+    from disaggc.cli.progress import Bar
+    from disaggc.cli.simulating import simulated
+
+    bar = Bar.on_terminal(quiet=console.quiet)
+    try:
+        runs, report = simulated(wish, bar)
+    finally:
+        bar.clear()
+    if output is Format.JSON:
+        from disaggc.cli.views.simulate_json import simulate_document
+
+        console.result(simulate_document(runs, report).text())
+    else:
+        console.report(report)
+        if runs:
+            from disaggc.cli.views.simulate_human import simulate_text
+            from disaggc.cli.views.text import Paint
+
+            console.result(simulate_text(runs, paint=Paint(console.colored(sys.stdout))))
+    return exit_for(report.diagnostics, deny_warnings=False)
+
+
+def _bench(text: str | None) -> Bench | None:
+    from disaggc.cli.loads import parse_bench
+
+    try:
+        return None if text is None else parse_bench(text)
+    except ValueError as problem:
+        raise typer.BadParameter(f"`--bench {text[:40] if text else ''}`: {problem}") from None
+
+
+def _sweep(text: str | None) -> Sweep | None:
+    from disaggc.cli.loads import parse_sweep
+
+    try:
+        return None if text is None else parse_sweep(text)
+    except ValueError as problem:
+        raise typer.BadParameter(f"`--sweep {text[:40] if text else ''}`: {problem}") from None
+
+
+def _mode(text: str) -> str:
+    from disaggc.cli.modes import RATIO
+
+    if RATIO.fullmatch(text):
+        return text.upper()
+    if text in ("plan", "colocated"):
+        return text
+    raise typer.BadParameter(f"`--mode {text[:40]}`: plan, colocated or a ratio such as 2P3D is wanted")
