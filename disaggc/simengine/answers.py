@@ -53,7 +53,7 @@ class Answer:
         plain = ask.logprobs is None and not (
             ask.token_ids or ask.stops or ask.stop_ids or ask.usage_each or ask.tool
         )
-        self._plain = plain and ask.stream
+        self._plain = plain and ask.stream and ask.api != "responses"
 
     def add(self, sequence: Sequence) -> None:
         """One of the request's sequences, in order."""

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 from contextlib import suppress
 from math import inf
 
@@ -203,10 +202,3 @@ class Engine:
             return
         connection.answer_json(200, {})
         self.loop.call_soon(self.do, fault)
-
-
-def free_port() -> int:
-    """A port nobody listens on now."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port

@@ -1,0 +1,270 @@
+"""What clients see: streams, choices, stops, tools, limits and errors, and that the same prompt has one answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from disaggc.simengine.tokens import WORD_IDS, WORDS, detokenize, tokenize
+from tests.simengine.doubles import Double, ids, run, up
+
+CHAT = {
+    "model": "m",
+    "messages": [{"role": "user", "content": "hello there"}],
+    "max_tokens": 6,
+    "temperature": 0,
+}
+
+
+def one(*flags, ask):
+    async def go():
+        async with up(Double(*flags)) as (double,):
+            return await ask(double)
+
+    return run(go())
+
+
+@pytest.mark.parametrize("text", ["", "a", "abcd", "abcde", "grüße 🚀 end", "x" * 4097])
+def test_text_comes_back_from_its_tokens(text):
+    assert detokenize(tokenize(text)) == text
+    assert len(tokenize(text)) == -(-len(text.encode()) // 4)
+
+
+def test_generated_words_are_the_tokens_of_their_text():
+    assert len(set(WORDS)) == len(WORDS) == 4096
+    assert list(tokenize("".join(w.decode() for w in WORDS))) == list(WORD_IDS)
+
+
+@pytest.mark.parametrize("interval", [1, 3])
+def test_a_stream_says_the_same_as_a_whole_answer(interval):
+    async def ask(double):
+        whole = await double.post("/v1/chat/completions", CHAT)
+        stream = await double.post(
+            "/v1/chat/completions", {**CHAT, "stream": True, "stream_options": {"include_usage": True}}
+        )
+        return whole.json, stream
+
+    whole, stream = one("--stream-interval", str(interval), ask=ask)
+    assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
+    *events, usage, done = stream.events
+    assert done == "[DONE]"
+    assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert (
+        "".join(e["choices"][0]["delta"].get("content", "") for e in events)
+        == whole["choices"][0]["message"]["content"]
+    )
+    assert [e["choices"][0]["finish_reason"] for e in events[:-1]] == [None] * (len(events) - 1)
+    assert events[-1]["choices"][0]["finish_reason"] == whole["choices"][0]["finish_reason"] == "length"
+    assert usage["choices"] == []
+    assert usage["usage"] == whole["usage"]
+    assert usage["usage"]["completion_tokens"] == 6
+    assert len(events) == 1 + (
+        6 if interval == 1 else 3
+    )  # the first word alone, then by interval, the rest at the end
+    assert {e["object"] for e in events} == {"chat.completion.chunk"}
+
+
+def test_the_answer_depends_on_every_token_of_the_prompt_and_on_nothing_else():
+    async def ask(double):
+        prompt = list(range(300))
+        first = ids(await double.complete(prompt))
+        again = await asyncio.gather(*(double.complete(prompt) for _ in range(5)))
+        changed = [
+            ids(await double.complete([*prompt[:at], 9999, *prompt[at + 1 :]])) for at in (0, 150, 299)
+        ]
+        return first, [ids(a) for a in again], changed, ids(await double.complete(prompt, 20))
+
+    first, again, changed, longer = one(ask=ask)
+    assert all(a == first for a in again)
+    assert all(c != first for c in changed)
+    assert longer[:8] == first
+
+
+def test_choices_and_batches():
+    async def ask(double):
+        greedy = await double.complete("hello", 4, n=3)
+        sampled = await double.complete("hello", 4, n=3, temperature=1.0)
+        batch = await double.complete(["hello", "world"], 4)
+        stream = await double.complete("hello", 4, n=2, stream=True, stream_options={"include_usage": True})
+        return greedy.json, sampled.json, batch.json, stream.events
+
+    greedy, sampled, batch, events = one(ask=ask)
+    assert len({c["text"] for c in greedy["choices"]}) == 1
+    assert len({c["text"] for c in sampled["choices"]}) == 3
+    assert [c["index"] for c in sampled["choices"]] == [0, 1, 2]
+    assert sampled["usage"]["completion_tokens"] == 12
+    assert sampled["usage"]["prompt_tokens"] == 2
+    assert batch["choices"][0]["text"] != batch["choices"][1]["text"]
+    assert batch["usage"]["prompt_tokens"] == 4
+    texts = {0: "", 1: ""}
+    for event in events[:-2]:
+        texts[event["choices"][0]["index"]] += event["choices"][0]["text"]
+    assert set(texts.values()) == {greedy["choices"][0]["text"]}
+    assert events[-2]["usage"]["completion_tokens"] == 8
+
+
+def test_stops_cut_the_text_and_say_why():
+    async def ask(double):
+        full = (await double.complete("hello", 12)).json["choices"][0]
+        stop = full["text"][18:24]  # over the border of two words
+        cut = (await double.complete("hello", 12, stop=[stop])).json["choices"][0]
+        events = (await double.complete("hello", 12, stop=stop, stream=True)).events[:-1]
+        by_id = (await double.complete("hello", 12, stop_token_ids=[full["token_ids"][5]])).json["choices"][0]
+        ended = (await double.complete("hello", 12, vllm_xargs={"sim_tokens": 5})).json["choices"][0]
+        forced = (await double.complete("hello", 12, vllm_xargs={"sim_tokens": 5}, ignore_eos=True)).json[
+            "choices"
+        ][0]
+        return full, stop, cut, events, by_id, ended, forced
+
+    full, stop, cut, events, by_id, ended, forced = one(ask=ask)
+    assert cut["text"] == full["text"][:18]
+    assert (cut["finish_reason"], cut["stop_reason"]) == ("stop", stop)
+    assert "".join(e["choices"][0]["text"] for e in events) == full["text"][:18]
+    assert (by_id["finish_reason"], by_id["stop_reason"], len(by_id["token_ids"])) == (
+        "stop",
+        full["token_ids"][5],
+        6,
+    )
+    assert (ended["finish_reason"], len(ended["token_ids"])) == ("stop", 5)
+    assert (forced["finish_reason"], len(forced["token_ids"])) == ("length", 12)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_logprobs_and_tools(stream):
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {}}}]
+
+    async def ask(double):
+        old = await double.complete("hello", 3, logprobs=2, stream=stream)
+        new = await double.post(
+            "/v1/chat/completions", {**CHAT, "logprobs": True, "top_logprobs": 2, "stream": stream}
+        )
+        tool = await double.post(
+            "/v1/chat/completions", {**CHAT, "tools": tools, "tool_choice": "required", "stream": stream}
+        )
+        return old, new, tool
+
+    old, new, tool = one(ask=ask)
+    if not stream:
+        assert len(old.json["choices"][0]["logprobs"]["tokens"]) == 3
+        assert len(new.json["choices"][0]["logprobs"]["content"]) == 6
+        assert len(new.json["choices"][0]["logprobs"]["content"][0]["top_logprobs"]) == 2
+        choice = tool.json["choices"][0]
+        assert choice["finish_reason"] == "tool_calls"
+        assert choice["message"]["tool_calls"][0]["function"]["name"] == "look"
+    else:
+        assert sum(len(e["choices"][0]["logprobs"]["tokens"]) for e in old.events[:-1]) == 3
+        assert sum(len(e["choices"][0]["logprobs"]["content"]) for e in new.events[1:-1]) == 6
+        assert tool.events[-2]["choices"][0]["finish_reason"] == "tool_calls"
+        assert tool.events[-2]["choices"][0]["delta"]["tool_calls"][0]["function"]["name"] == "look"
+
+
+def test_responses_and_messages():
+    async def ask(double):
+        said = {"model": "m", "input": "hello", "max_output_tokens": 4}
+        asked = {"model": "m", "messages": CHAT["messages"], "max_tokens": 4}
+        return [
+            await double.post(path, {**body, "stream": stream})
+            for path, body in (("/v1/responses", said), ("/v1/messages", asked))
+            for stream in (False, True)
+        ]
+
+    response, response_stream, message, message_stream = one(ask=ask)
+    text = response.json["output"][0]["content"][0]["text"]
+    assert response.json["usage"]["output_tokens"] == 4
+    assert "".join(e["delta"] for e in response_stream.events[:-1] if e["type"].endswith("delta")) == text
+    assert response_stream.events[-2]["response"]["output"][0]["content"][0]["text"] == text
+    text = message.json["content"][0]["text"]
+    assert message.json["stop_reason"] == "max_tokens"
+    kinds = [e["type"] for e in message_stream.events]
+    assert kinds[0] == "message_start"
+    assert kinds[-1] == "message_stop"
+    assert (
+        "".join(e["delta"]["text"] for e in message_stream.events if e["type"] == "content_block_delta")
+        == text
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "words"),
+    [
+        ({"max_tokens": 0}, 400, "max_tokens must be at least 1"),
+        ({"max_tokens": 1, "min_tokens": 5}, 400, "min_tokens must be less than or equal to max_tokens=1"),
+        ({"stream_options": {"include_usage": True}}, 400, "Stream options can only be defined"),
+        ({"n": 0}, 400, "n must be at least 1"),
+        ({"prompt": [1] * 2048}, 400, "maximum context length is 2048 tokens"),
+        ({"prompt": [1] * 2000, "max_tokens": 100}, 400, "too large"),
+        ({"prompt": ""}, 400, "cannot be empty"),
+        ({"prompt": {"a": 1}}, 400, "prompt"),
+        ({"temperature": -1}, 400, "temperature"),
+        ({"model": "other"}, 404, "The model `other` does not exist."),
+    ],
+)
+def test_what_is_refused(change, status, words):
+    async def ask(double):
+        return await double.post("/v1/completions", {"model": "m", "prompt": "hello", **change})
+
+    reply = one(ask=ask)
+    assert reply.status == status
+    assert reply.json["error"]["code"] == status
+    assert words in reply.json["error"]["message"]
+
+
+def test_bodies_that_are_no_requests():
+    async def ask(double):
+        garbage = [await double.post("/v1/completions", body) for body in (b"", b"[1]", b"{", b"[" * 100000)]
+        return garbage, await double.get("/nothing"), await double.raw(b"SPDY/9\r\n\r\n")
+
+    garbage, nothing, broken = one(ask=ask)
+    assert [g.status for g in garbage] == [400] * 4
+    assert nothing.status == 404
+    assert broken.status == 400
+
+
+def test_a_key_guards_the_api_and_nothing_else():
+    async def ask(double):
+        return (
+            (await double.complete("x")).status,
+            (
+                await double.post(
+                    "/v1/completions", {"model": "m", "prompt": "x"}, authorization="Bearer wrong"
+                )
+            ).status,
+            (
+                await double.post(
+                    "/v1/completions", {"model": "m", "prompt": "x"}, authorization="Bearer secret"
+                )
+            ).status,
+            (await double.get("/health")).status,
+            (await double.get("/metrics")).status,
+        )
+
+    assert one("--api-key", "secret", ask=ask) == (401, 401, 200, 200, 200)
+
+
+def test_the_small_endpoints():
+    async def ask(double):
+        text = (await double.post("/detokenize", {"model": "m", "tokens": list(tokenize("hello"))})).json[
+            "prompt"
+        ]
+        count = (await double.post("/tokenize", {"model": "m", "messages": CHAT["messages"]})).json["count"]
+        used = (await double.post("/v1/chat/completions", CHAT)).json["usage"]["prompt_tokens"]
+        models = (await double.get("/v1/models")).json["data"][0]
+        vector = (await double.post("/v1/embeddings", {"model": "m", "input": ["a", "b"]})).json["data"]
+        return (
+            text,
+            count,
+            used,
+            models,
+            vector,
+            (await double.get("/version")).json,
+            (await double.get("/load")).json,
+        )
+
+    text, count, used, models, vector, version, load = one(ask=ask)
+    assert text == "hello"
+    assert count == used
+    assert (models["id"], models["root"], models["max_model_len"]) == ("m", "tiny", 2048)
+    assert vector[0]["embedding"] != vector[1]["embedding"]
+    assert version == {"version": "0.33.0"}
+    assert load == {"server_load": 0}
