@@ -29,62 +29,59 @@ if TYPE_CHECKING:
 
 _MODES = "plan, colocated or a ratio such as 2P3D (repeatable). Default: plan."
 
+_Trace = Annotated[
+    Path | None, typer.Option("--trace", metavar="FILE", help="Replay recorded requests, CSV or JSON lines.")
+]
+_BenchText = Annotated[
+    str | None,
+    typer.Option("--bench", metavar="ISL/OSL/CON/RATE", help="One `vllm bench serve` run, e.g. 1k/8k/480/2."),
+]
+_Burstiness = Annotated[
+    float, typer.Option("--burstiness", min=0.01, max=100, help="Of the bench's arrivals; 1 is Poisson.")
+]
+_ModeTexts = Annotated[list[str] | None, typer.Option("--mode", metavar="MODE", help=_MODES)]
+_SweepText = Annotated[
+    str | None, typer.Option("--sweep", metavar="WHAT", help="ratio, concurrency=32,64,128 or rate=1,2,4.")
+]
+_Service = Annotated[str | None, typer.Option("--service", metavar="NAME", help="One service of several.")]
+_Requests = Annotated[
+    int | None, typer.Option("--requests", min=1, max=5_000_000, help="How many; default: enough to settle.")
+]
+_Ranged = Annotated[
+    bool, typer.Option("--range", help="Also at the cautious and hopeful ends of the step times.")
+]
+_Admission = Annotated[
+    bool,
+    typer.Option(
+        "--admission/--no-admission", help="The proxy's limits, or everything straight to the engines."
+    ),
+]
+_Seed = Annotated[int, typer.Option("--seed", help="Of arrivals and lengths.")]
+
 
 def simulate(
     spec: SpecFiles = None,
     *,
     file: MoreFiles = None,
     sets: Sets = None,
-    trace: Annotated[
-        Path | None,
-        typer.Option("--trace", metavar="FILE", help="Replay recorded requests, CSV or JSON lines."),
-    ] = None,
-    bench: Annotated[
-        str | None,
-        typer.Option(
-            "--bench", metavar="ISL/OSL/CON/RATE", help="One `vllm bench serve` run, e.g. 1k/8k/480/2."
-        ),
-    ] = None,
-    burstiness: Annotated[
-        float, typer.Option("--burstiness", min=0.01, max=100, help="Of the bench's arrivals; 1 is Poisson.")
-    ] = 1.0,
-    mode: Annotated[list[str] | None, typer.Option("--mode", metavar="MODE", help=_MODES)] = None,
-    sweep: Annotated[
-        str | None,
-        typer.Option("--sweep", metavar="WHAT", help="ratio, concurrency=32,64,128 or rate=1,2,4."),
-    ] = None,
-    service: Annotated[
-        str | None, typer.Option("--service", metavar="NAME", help="One service of several.")
-    ] = None,
-    requests: Annotated[
-        int | None,
-        typer.Option("--requests", min=1, max=5_000_000, help="How many; default: enough to settle."),
-    ] = None,
-    ranged: Annotated[
-        bool, typer.Option("--range", help="Also at the cautious and hopeful ends of the step times.")
-    ] = False,
-    admission: Annotated[
-        bool,
-        typer.Option(
-            "--admission/--no-admission", help="The proxy's limits, or everything straight to the engines."
-        ),
-    ] = True,
-    seed: Annotated[int, typer.Option("--seed", help="Of arrivals and lengths.")] = 1,
+    trace: _Trace = None,
+    bench: _BenchText = None,
+    burstiness: _Burstiness = 1.0,
+    mode: _ModeTexts = None,
+    sweep: _SweepText = None,
+    service: _Service = None,
+    requests: _Requests = None,
+    ranged: _Ranged = False,
+    admission: _Admission = True,
+    seed: _Seed = 1,
     output: FormatOption = Format.HUMAN,
     color: ColorOption = Color.AUTO,
     quiet: Quiet = False,
     _no_input: NoInput = False,
 ) -> int:
     """Simulate the plan, other ratios or colocated serving under the spec's traffic, a bench run or a trace."""
-    if trace is not None and bench is not None:
-        raise typer.BadParameter("`--trace` and `--bench` exclude each other")
     varied = _sweep(sweep)
-    if varied is not None and varied.of == "ratio" and mode:
-        raise typer.BadParameter("`--sweep ratio` chooses the modes itself; leave `--mode` out")
-    if varied is not None and varied.of != "ratio" and trace is not None:
-        raise typer.BadParameter(
-            f"a trace has its own arrivals; `--sweep {varied.of}` needs `--bench` or the spec"
-        )
+    _agree(trace, bench, mode, sweep=varied)
     from disaggc.cli.simulating import Wish
 
     wish = Wish(
@@ -102,6 +99,18 @@ def simulate(
         admission=admission,
     )
     return _shown(wish, Console(color, quiet), output)
+
+
+def _agree(trace: Path | None, bench: str | None, mode: list[str] | None, *, sweep: Sweep | None) -> None:
+    """Options that exclude each other are wrong usage."""
+    if trace is not None and bench is not None:
+        raise typer.BadParameter("`--trace` and `--bench` exclude each other")
+    if sweep is not None and sweep.of == "ratio" and mode:
+        raise typer.BadParameter("`--sweep ratio` chooses the modes itself; leave `--mode` out")
+    if sweep is not None and sweep.of != "ratio" and trace is not None:
+        raise typer.BadParameter(
+            f"a trace has its own arrivals; `--sweep {sweep.of}` needs `--bench` or the spec"
+        )
 
 
 def _shown(wish: Wish, console: Console, output: Format) -> int:

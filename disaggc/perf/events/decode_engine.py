@@ -56,7 +56,7 @@ class DecodeEngine:
         self.sizes, self.owner, self._calendar = sizes, owner, calendar
         self.batch = Batch(times, sizes.kappa, sizes.per_step, itl=itl)
         self.prompts = Prompts(times, sizes.ranks)
-        self.fetching: set[Flight] = set()
+        self.fetching: dict[Flight, None] = {}
         self.preemptions = 0
         self._fetches: deque[Flight] = deque()
         self._joining: list[Flight] = []
@@ -89,7 +89,7 @@ class DecodeEngine:
 
     def abandoned(self, flight: Flight) -> None:
         """Nothing will arrive for this one any more: the room kept for it is free."""
-        self.fetching.discard(flight)
+        self.fetching.pop(flight, None)
         self._reserved -= flight.isl
 
     def clear(self, now: float) -> list[Flight]:
@@ -217,7 +217,7 @@ class DecodeEngine:
                 return
             self._fetches.popleft()
             self._reserved += flight.isl
-            self.fetching.add(flight)
+            self.fetching[flight] = None
             self.owner.fetch(flight, self, now)
 
     def _start_step(self, now: float) -> bool:
