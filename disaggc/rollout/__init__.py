@@ -1,0 +1,1 @@
+"""Changing the world and looking at it: what runs, what differs, what to do, and whether it works. Knows no spec."""
