@@ -19,6 +19,7 @@ from disaggc.simengine.page import state_page
 from disaggc.simengine.scheduler import Scheduler
 
 _BACKLOG = 4096
+_SIGNALS = {Kind.CRASH: signal.SIGKILL, Kind.TERMINATE: signal.SIGTERM, Kind.STOP: signal.SIGSTOP}
 
 
 class Engine:
@@ -114,8 +115,8 @@ class Engine:
         """What a fault does to the process."""
         seconds = fault.seconds / self.options.scale
         match fault.kind:
-            case Kind.CRASH:
-                os.kill(os.getpid(), signal.SIGKILL)
+            case Kind.CRASH | Kind.TERMINATE | Kind.STOP:
+                os.kill(os.getpid(), _SIGNALS[fault.kind])
             case Kind.FREEZE:
                 self.scheduler.stuck = True
                 self._later(seconds, self.scheduler.resume)

@@ -14,6 +14,10 @@ class Kind(StrEnum):
 
     CRASH = "crash"
     """The process is gone at once."""
+    TERMINATE = "terminate"
+    """The process gets SIGTERM."""
+    STOP = "stop"
+    """The process is stopped and says nothing more, as behind a cut cable."""
     HANG = "hang"
     """This request is never answered; everything else goes on."""
     HALF_OPEN = "half-open"
