@@ -120,7 +120,9 @@ class Shape(Element):
 
     def __str__(self) -> str:
         """`tp8`, `tp4 dp2 ep8`."""
-        parts = [f"tp{self.tp}"] + [f"{k}{v}" for k, v in (("pp", self.pp), ("dp", self.dp), ("ep", self.ep)) if v > 1]
+        parts = [f"tp{self.tp}"] + [
+            f"{k}{v}" for k, v in (("pp", self.pp), ("dp", self.dp), ("ep", self.ep)) if v > 1
+        ]
         return " ".join(parts)
 
 
@@ -393,6 +395,10 @@ class Ratio(Element):
         return f"{self.prefill}P{self.decode}D"
 
 
+Yardstick = Literal["total_tok_per_s", "tokens_per_cost", "e2e"]
+"""What two layouts are compared by: the goal's figure, or median end-to-end latency where that figure is equal."""
+
+
 class Alternative(Element):
     """Another layout that was weighed, best first."""
 
@@ -409,7 +415,9 @@ class Alternative(Element):
     predicted: Expectation
     """What it would do."""
     relative: Prediction
-    """Its objective over the chosen layout's (1 = equal); the range says whether the difference is decided."""
+    """How much better than the chosen layout in `metric` (1 = equal); the range says whether that is decided."""
+    metric: Yardstick
+    """What `relative` is a ratio of; e2e: the chosen layout's median end-to-end latency over this one's."""
     feasible: bool
     """Whether it meets every objective."""
 
@@ -418,7 +426,9 @@ class Comparison(Element):
     """Disaggregated against colocated."""
 
     margin: Prediction
-    """Chosen over the best of the other mode, as a ratio of the objective; above 1 the chosen one is better."""
+    """How much better the chosen layout is than the best of the other mode in `metric`; above 1 it is better."""
+    metric: Yardstick
+    """What `margin` is a ratio of; e2e: the other's median end-to-end latency over the chosen one's."""
     verdict: Literal["decided", "undecided, calibrate"]
     """Undecided when the range contains 1."""
 

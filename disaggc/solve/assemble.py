@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from disaggc.ir.plan import Role
-from disaggc.perf.estimate import Estimate
 from disaggc.perf.layout import Layout
 from disaggc.perf.thresholds import doubling_rate
 from disaggc.solve.choose import Choice
@@ -117,6 +116,5 @@ def _split(layout: Layout) -> object:
 
 
 def _ranked(weighed: Weighed, best: Weighed, goal: Goal) -> RankedLayout:
-    same = Estimate(1.0, 1.0, 1.0, best.prediction.output_tok_per_s.basis)
-    relative = same if weighed is best else compare(goal, weighed.prediction, best.prediction)
+    relative = compare(goal, weighed.prediction, best.prediction)
     return RankedLayout(weighed.layout, weighed.prediction, relative, weighed.holds)

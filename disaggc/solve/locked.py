@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from disaggc.diagnostics import Diagnostic, Severity
-from disaggc.ir.plan import Role
+from disaggc.ir.plan import Role, Yardstick
 from disaggc.perf.memory import NoFit
 from disaggc.solve.assemble import located
 from disaggc.solve.attempt import Attempt
 from disaggc.solve.choose import Choice, choose
 from disaggc.solve.placement import Located
 from disaggc.solve.problem import Goal
-from disaggc.solve.rank import Weighed, best_first, compare, metric_of, weigh
+from disaggc.solve.rank import Weighed, best_first, compare, weigh
 from disaggc.solve.rates import Kind, ReplicaRates
 from disaggc.solve.sketch import Sketch, canonical, nodes_of
 from disaggc.solve.solution import Placed, SlotAt
@@ -24,9 +24,8 @@ from disaggc.spec.lock import Lock, LockedPool, LockedService
 
 _WORTH = 1.005
 """Gains below half a per cent are not worth a sentence."""
-_NAMES = {
+_NAMES: dict[Yardstick, str] = {
     "total_tok_per_s": "tokens/s",
-    "output_tok_per_s": "output tokens/s",
     "tokens_per_cost": "tokens per cost",
     "e2e": "lower median end-to-end latency",
 }
@@ -157,12 +156,12 @@ def _gains(
         name = rates[i].service.name
         kept, other = _spelled(weighed), _spelled(better)
         gain = compare(goal, better.prediction, weighed.prediction)
-        metric = _NAMES[metric_of(goal, better.prediction, weighed.prediction)]
         nodes = nodes_of(rates[i], weighed.sketch) - nodes_of(rates[i], better.sketch)
         if goal == "nodes" and nodes > 0:
             text = f"{nodes} node{'s' if nodes > 1 else ''} fewer"
-        elif gain.value >= _WORTH:
-            text = f"{gain.value:.3f}x {metric} ({gain.low:.3f} to {gain.high:.3f})"
+        elif gain.ratio.value >= _WORTH:
+            found = gain.ratio
+            text = f"{found.value:.3f}x {_NAMES[gain.metric]} ({found.low:.3f} to {found.high:.3f})"
         else:
             continue
         yield Diagnostic(

@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from disaggc.ir.plan import Role
-from disaggc.perf.estimate import Estimate
-from disaggc.perf.layout import Layout, LayoutPrediction, Metric, Violation
+from disaggc.ir.plan import Role, Yardstick
+from disaggc.perf.layout import Layout, LayoutPrediction, Violation
 from disaggc.perf.predict import predict, ratio
 from disaggc.resolve.model import ResolvedService
 from disaggc.solve.problem import Goal
 from disaggc.solve.rates import ReplicaRates
 from disaggc.solve.sketch import Sketch, kind_order, layouts_of, mode_of, nodes_of
+from disaggc.solve.solution import Margin
 
 _STEP = 5e-4
 """Relative difference below which two predicted figures count as equal."""
@@ -116,13 +116,21 @@ def allowed(rates: ReplicaRates, sketch: Sketch) -> bool:
     return nodes >= least and (most is None or nodes <= most)
 
 
-def compare(goal: Goal, one: LayoutPrediction, other: LayoutPrediction) -> Estimate:
-    """One over other in the stated goal, above 1 = one is better; errors they share cancel."""
-    return ratio(one, other, metric_of(goal, one, other))
+def compare(goal: Goal, one: LayoutPrediction, other: LayoutPrediction) -> Margin:
+    """How much better one is than other in the stated goal; errors they share cancel.
+
+    Where the goal's figure is equal, as for all that serve the whole offered rate, latency picks and is compared.
+    """
+    metric = goal_metric(goal, one, other)
+    found = ratio(one, other, metric)
+    if metric != "e2e" and one is not other and abs(found.value - 1) < _STEP:
+        metric = "e2e"
+        found = ratio(one, other, metric)
+    return Margin(metric, found)
 
 
-def metric_of(goal: Goal, *predictions: LayoutPrediction) -> Metric:
-    """What layouts are compared by under a goal."""
+def goal_metric(goal: Goal, *predictions: LayoutPrediction) -> Yardstick:
+    """The figure that a goal is about."""
     if goal == "latency":
         return "e2e"
     if goal == "cost" and all(p.tokens_per_cost is not None for p in predictions):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from disaggc.diagnostics import Diagnostic
-from disaggc.ir.plan import Role, Shape
+from disaggc.ir.plan import Role, Shape, Yardstick
 from disaggc.perf.estimate import Estimate
 
 if TYPE_CHECKING:
@@ -58,15 +58,23 @@ class PoolBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Margin:
+    """How much better one layout is than another. ratio: above 1 = better, in what `metric` names."""
+
+    metric: Yardstick
+    ratio: Estimate
+
+
+@dataclass(frozen=True, slots=True)
 class RankedLayout:
-    """A layout that was weighed. relative: its objective over the chosen layout's, oriented so that above 1 is better.
+    """A layout that was weighed. relative: against the chosen layout.
 
     feasible: whether it meets every objective at the predicted value.
     """
 
     layout: Layout
     prediction: LayoutPrediction
-    relative: Estimate
+    relative: Margin
     feasible: bool
 
 
@@ -87,7 +95,7 @@ class ServiceSolution:
     prediction: LayoutPrediction
     colocated: LayoutPrediction | None
     alternatives: tuple[RankedLayout, ...]
-    margin: Estimate | None
+    margin: Margin | None
     flexible_ratio: tuple[int, int] | None = None
     prefill_doubling_rate: float | None = None
 

@@ -38,6 +38,7 @@ def weighed(plan, **margin):
         shapes={},
         predicted=expectation(),
         relative=prediction(0.93, 0.81, 1.04),
+        metric="total_tok_per_s",
         feasible=True,
     )
     update = {
@@ -51,8 +52,12 @@ def weighed(plan, **margin):
     return plan.model_copy(update={"services": (service.model_copy(update=update),)})
 
 
-UNDECIDED = {"margin": prediction(1.07, 0.9, 1.2), "verdict": "undecided, calibrate"}
-DECIDED = {"margin": prediction(1.4, 1.2, 1.6), "verdict": "decided"}
+UNDECIDED = {
+    "margin": prediction(1.07, 0.9, 1.2),
+    "metric": "total_tok_per_s",
+    "verdict": "undecided, calibrate",
+}
+DECIDED = {"margin": prediction(1.4, 1.2, 1.6), "metric": "e2e", "verdict": "decided"}
 
 
 def compiled(plan, changed: tuple[Change, ...] = (), *found: Diagnostic) -> Compiled:
@@ -75,11 +80,22 @@ def test_human_plan_names_every_node_and_is_plain_in_a_pipe(name):
 def test_human_plan_says_ratio_margin_alternatives_and_doubling():
     text = plan_text(weighed(five_nodes(), **UNDECIDED), (), paint=PLAIN)
     assert text.startswith("chat: 1P4D  ")
-    assert "against colocated: 1.07x (0.90x to 1.20x), undecided, calibrate" in text
-    assert re.search(r"2P3D\s+0\.93x \(0\.81x to 1\.04x\)", text)
+    assert "against colocated: 1.07x (0.90x to 1.20x) in throughput, undecided, calibrate" in text
+    assert re.search(r"2P3D\s+0\.93x \(0\.81x to 1\.04x\)  ", text)
     assert "one more prefill node pays from 3.25 requests/s" in text
     assert "basis: prior" in text
     assert "no changes" in text
+
+
+def test_a_margin_in_latency_reads_as_speed():
+    plan = weighed(five_nodes(), **DECIDED)
+    service = plan.services[0]
+    tied = service.alternatives[0].model_copy(update={"metric": "e2e"})
+    plan = plan.model_copy(update={"services": (service.model_copy(update={"alternatives": (tied,)}),)})
+    text = plan_text(plan, (), paint=PLAIN)
+    assert "against colocated: 1.40x (1.20x to 1.60x) in e2e speed, decided" in text
+    assert re.search(r"2P3D\s+0\.93x \(0\.81x to 1\.04x\) in e2e speed  ", text)
+    assert "1.40x (1.20x to 1.60x) in e2e speed, decided" in plan_markdown(plan, ())
 
 
 def test_undecided_is_coloured_otherwise_than_decided():

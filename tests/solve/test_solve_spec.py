@@ -43,7 +43,7 @@ def test_long_answers_put_one_node_to_prefill_and_rank_1p4d_above_2p3d() -> None
     assert ranked.index((1, 4)) < ranked.index((2, 3))
     assert set(ranked) == {(1, 4), (2, 3), (3, 2), (4, 1)}
     two = next(a for a in chat.alternatives if a.layout.replicas(Role.PREFILL) == 2)
-    assert 1 / two.relative.high <= 1.073 <= 1 / two.relative.low
+    assert 1 / two.relative.ratio.high <= 1.073 <= 1 / two.relative.ratio.low
 
 
 def test_the_colocated_baseline_is_predicted_even_where_the_mode_excludes_it() -> None:
@@ -52,7 +52,7 @@ def test_the_colocated_baseline_is_predicted_even_where_the_mode_excludes_it() -
     assert chat.colocated is not None
     assert any(a.layout.mode == "colocated" for a in chat.alternatives)
     assert chat.margin is not None
-    assert chat.margin.low < chat.margin.value < chat.margin.high
+    assert chat.margin.ratio.low < chat.margin.ratio.value < chat.margin.ratio.high
 
 
 def test_auto_takes_the_better_mode_by_prediction() -> None:
@@ -60,7 +60,24 @@ def test_auto_takes_the_better_mode_by_prediction() -> None:
     best = max(chat.alternatives, key=lambda a: a.prediction.total_tok_per_s.value if a.feasible else 0.0)
     assert chat.prediction.total_tok_per_s.value == best.prediction.total_tok_per_s.value
     assert chat.margin is not None
-    assert chat.margin.value >= 1
+    assert chat.margin.ratio.value >= 1
+
+
+def test_layouts_that_all_serve_the_offered_rate_are_compared_by_latency() -> None:
+    sets = (f"{CONSTRAINTS}mode=auto", f"{CLASS}concurrency=160", f"{CLASS}rate=2/s")
+    (chat,) = solution(FIVE, *sets, overlay="8k-1k.yaml").services
+    assert chat.margin is not None
+    assert chat.prediction.bottleneck == "rate"
+    assert chat.margin.metric == "e2e"
+    assert chat.margin.ratio.value > 1
+    first, *others = chat.alternatives
+    assert (first.relative.metric, first.relative.ratio.value) == ("total_tok_per_s", 1.0)
+    tied = [a for a in others if a.prediction.bottleneck == "rate"]
+    assert tied
+    assert all(a.relative.metric == "e2e" and a.relative.ratio.value < 1 for a in tied)
+    (full,) = solution(FIVE).services
+    assert full.margin is not None
+    assert full.margin.metric == "total_tok_per_s"
 
 
 def test_the_rate_at_which_prefill_doubles_is_told_for_long_prompts() -> None:

@@ -6,10 +6,16 @@ from collections.abc import Iterable, Iterator
 
 from disaggc.cli.views.text import Paint, count, duration_ms, factor, table
 from disaggc.ir.changes import Change
-from disaggc.ir.plan import Alternative, DeploymentPlan, Expectation, ServicePlan
+from disaggc.ir.plan import Alternative, DeploymentPlan, Expectation, ServicePlan, Yardstick
 
 _MARKS = {"create": "+", "update": "~", "replace": "!", "remove": "-"}
 _SHOWN_ALTERNATIVES = 8
+IN_METRIC: dict[Yardstick, str] = {
+    "total_tok_per_s": "in throughput",
+    "tokens_per_cost": "in tokens per cost",
+    "e2e": "in e2e speed",
+}
+"""After a factor above 1 = better: a latency is inverted, so that it reads as a speed."""
 
 
 def plan_text(plan: DeploymentPlan, changed: tuple[Change, ...], *, paint: Paint) -> str:
@@ -74,13 +80,14 @@ def against(service: ServicePlan, paint: Paint) -> Iterator[str]:
     other = "disaggregated" if service.mode == "colocated" else "colocated"
     verdict = service.comparison.verdict
     shown = paint.good(verdict) if verdict == "decided" else paint.notable(verdict)
-    yield f"  against {other}: {factor(service.comparison.margin)}, {shown}"
+    yield f"  against {other}: {factor(service.comparison.margin)} {IN_METRIC[service.comparison.metric]}, {shown}"
 
 
 def alternatives(listed: tuple[Alternative, ...]) -> Iterator[tuple[str, ...]]:
-    """Rows of a table: layouts that were weighed, best first; shapes only where they tell layouts apart."""
+    """Rows of a table: layouts that were weighed, best first; shapes and metric only where they tell rows apart."""
     shown = listed[:_SHOWN_ALTERNATIVES]
     split = len({_shapes(other) for other in shown if other.mode == "disaggregated"}) > 1
+    mixed = any(other.metric != "total_tok_per_s" for other in shown)
     yield (
         "alternative",
         *(("shapes",) if split else ()),
@@ -94,7 +101,7 @@ def alternatives(listed: tuple[Alternative, ...]) -> Iterator[tuple[str, ...]]:
         yield (
             str(other.ratio) if disaggregated else f"{other.replicas} {other.mode}",
             *((_shapes(other),) if split else ()),
-            factor(other.relative),
+            factor(other.relative) + (f" {IN_METRIC[other.metric]}" if mixed else ""),
             count(other.predicted.output_tok_per_s),
             other.predicted.bottleneck,
             "met" if other.feasible else "missed",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from disaggc.cli.views.plan_human import ratio_text
+from disaggc.cli.views.plan_human import IN_METRIC, ratio_text
 from disaggc.cli.views.text import count, duration_ms, factor
 from disaggc.ir.changes import Change
 from disaggc.ir.plan import DeploymentPlan, ServicePlan
@@ -43,7 +43,8 @@ def _service(service: ServicePlan) -> Iterator[str]:
     yield f"Output {count(expected.output_tok_per_s)} tok/s, bottleneck {_escaped(expected.bottleneck)}."
     if service.comparison is not None:
         other = "disaggregated" if service.mode == "colocated" else "colocated"
-        yield f"Against {other}: {factor(service.comparison.margin)}, {service.comparison.verdict}."
+        margin = f"{factor(service.comparison.margin)} {IN_METRIC[service.comparison.metric]}"
+        yield f"Against {other}: {margin}, {service.comparison.verdict}."
     yield f"Ranges hold 80 % of cases; basis: {expected.output_tok_per_s.basis}."
     yield ""
 

@@ -234,9 +234,13 @@ def _layout_nodes(layout: Layout) -> Ratio | None:
 def _comparison(found: ServiceSolution) -> Comparison | None:
     if found.margin is None:
         return None
-    margin: Prediction = plan_number(found.margin)
+    margin: Prediction = plan_number(found.margin.ratio)
     undecided = margin.low <= 1 <= margin.high
-    return Comparison(margin=margin, verdict="undecided, calibrate" if undecided else "decided")
+    return Comparison(
+        margin=margin,
+        metric=found.margin.metric,
+        verdict="undecided, calibrate" if undecided else "decided",
+    )
 
 
 def _alternative(ranked: RankedLayout) -> Alternative:
@@ -248,7 +252,8 @@ def _alternative(ranked: RankedLayout) -> Alternative:
         nodes=_layout_nodes(layout),
         shapes={_pool_key(layout, i): pool.shape for i, pool in enumerate(layout.pools)},
         predicted=expectation(ranked.prediction),
-        relative=plan_number(ranked.relative),
+        relative=plan_number(ranked.relative.ratio),
+        metric=ranked.relative.metric,
         feasible=ranked.feasible,
     )
 
