@@ -13,6 +13,7 @@ from disaggc.diagnostics import Diagnostic, SourceSpan, path_text
 from disaggc.spec.findings import finding
 from disaggc.spec.lines import Lines
 from disaggc.spec.tree import Entry, Key, MappingNode, Node, ScalarNode
+from disaggc.spec.yaml_budget import DEPTH_LIMIT
 from disaggc.spec.yaml_source import parse
 
 SET_FILE = "--set"
@@ -43,6 +44,8 @@ def read_set(argument: str, line: int) -> Edit | Diagnostic:
         return finding(
             "DGC121", f"`{argument[:60]}` does not name a field and a value", whole, help=_MALFORMED
         )
+    if len(names) > DEPTH_LIMIT:
+        return finding("DGC121", _too_deep(argument, len(names)), whole, help=_MALFORMED)
     segments = tuple(
         (name, SourceSpan(SET_FILE, line, start + 1, line, stop + 1)) for name, start, stop in names
     )
@@ -68,7 +71,15 @@ def read_path(text: str, span: SourceSpan, value: Node) -> Edit | Diagnostic:
             span,
             help="write e.g. `services.chat.workload.rag.rate`",
         )
+    if len(names) > DEPTH_LIMIT:
+        return finding("DGC115", _too_deep(text, len(names)), span)
     return Edit(tuple((name, span) for name, _, _ in names), value)
+
+
+def _too_deep(path: str, keys: int) -> str:
+    return (
+        f"`{path[:60]}` names {keys} keys one below the other, {DEPTH_LIMIT} is the most a document may nest"
+    )
 
 
 def _segments(text: str) -> tuple[list[tuple[str, int, int]] | None, int]:

@@ -21,6 +21,7 @@ def service_findings(path: FieldPath, service: Service, cluster: Cluster) -> Ite
         yield from _workload((*path, "workload", name), workload)
     for role in ("prefill", "decode", "colocated"):
         yield from _choices((*path, "constraints", role), getattr(service.constraints, role), cluster)
+    yield from _spares((*path, "constraints"), service)
     yield from _proxy((*path, "proxy"), service, cluster)
     yield from _unused(path, service)
     nodes, most = service.guarantees.nodes, service.constraints.max_nodes
@@ -115,6 +116,21 @@ def _choices(path: FieldPath, choices: ShapeChoices, cluster: Cluster) -> Iterat
             yield Diagnostic(
                 "DGC114", Severity.ERROR, f"`{field}` is an empty list, which allows nothing", (*path, field),
                 help="remove it to allow everything", at_key=True,
+            )  # fmt: skip
+
+
+def _spares(path: FieldPath, service: Service) -> Iterator[Diagnostic]:
+    """An exact count of which as many may fail. Zero replicas of a role is a way to rule out its mode."""
+    spare = service.constraints.spare_replicas
+    for role in ("prefill", "decode", "colocated"):
+        count = getattr(service.constraints, role).replicas
+        if count and count <= spare:
+            label = Label((*path, "spare_replicas"), f"so many may fail: {spare}")
+            yield Diagnostic(
+                "DGC115", Severity.ERROR,
+                f"`{role}.replicas` is {count}, `spare_replicas` {spare} would leave none",
+                (*path, role, "replicas"), labels=(label,),
+                help=f"write `replicas: {spare + 1}` or more, or fewer `spare_replicas`",
             )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import time
 import unicodedata
 
 import pytest
@@ -102,6 +103,15 @@ def test_a_long_line_is_cut_around_its_place():
     assert shown[under.index("^") : under.index("^") + 4] == "HERE"
     assert shown.startswith("...")
     assert shown.endswith("...")
+
+
+def test_the_place_is_cut_out_of_a_huge_line_at_once():
+    """Cutting that counts the line anew for each of its characters takes a minute here."""
+    line = "x" * 500_000 + "HERE"
+    started = time.process_time()
+    shown, under = caret(line, 500_001, 4)
+    assert time.process_time() - started < 5
+    assert shown[under.index("^") : under.index("^") + 4] == "HERE"
 
 
 def test_a_place_beyond_its_file_still_names_it():

@@ -222,7 +222,7 @@ def _connector(draw: st.DrawFn, situation: Situation) -> Part:
 
 
 @st.composite
-def _choices(draw: st.DrawFn, situation: Situation, model: tuple[tuple[int, ...], bool]) -> Part:
+def _choices(draw: st.DrawFn, situation: Situation, model: tuple[tuple[int, ...], bool], spare: int) -> Part:
     degrees, experts = model
     optional: Part = {
         "tp": sorted(draw(st.sets(st.sampled_from(degrees), min_size=1)) | {degrees[0]}),
@@ -231,7 +231,7 @@ def _choices(draw: st.DrawFn, situation: Situation, model: tuple[tuple[int, ...]
         "expert_parallel": experts and draw(st.booleans()),
         "accelerators": sorted(set(situation.groups.values())),
         "nodes": sorted(situation.groups),
-        "replicas": 1,
+        "replicas": 1 + spare,
     }
     return some(draw, optional)
 
@@ -240,14 +240,15 @@ def _choices(draw: st.DrawFn, situation: Situation, model: tuple[tuple[int, ...]
 def _constraints(
     draw: st.DrawFn, situation: Situation, model: tuple[tuple[int, ...], bool], mode: str
 ) -> Part:
+    spare = draw(st.integers(0, 1))
     optional: Part = {
-        "decode": draw(_choices(situation, model)),
-        "spare_replicas": draw(st.integers(0, 1)),
+        "decode": draw(_choices(situation, model, spare)),
+        "spare_replicas": spare,
         "max_nodes": len(situation.hosts),
     }
     if mode != "colocated":
-        optional["prefill"] = draw(_choices(situation, model))
-        optional["colocated"] = draw(_choices(situation, model))
+        optional["prefill"] = draw(_choices(situation, model, spare))
+        optional["colocated"] = draw(_choices(situation, model, spare))
     return {"mode": mode, **some(draw, optional)}
 
 

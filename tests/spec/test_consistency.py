@@ -41,6 +41,8 @@ CASES = [
     (("input_tokens: 1024", "input_tokens: {histogram: {5: 0, 9: 0}}"), ["DGC114 13:35"], "zero"),
     ((ENGINE, ENGINE + "    constraints: {prefill: {nodes: [bigg]}}\n"), ["DGC114 18:37"], "no node group `bigg`"),
     ((ENGINE, ENGINE + "    constraints: {prefill: {tp: []}}\n"), ["DGC114 18:29"], "allows nothing"),
+    ((ENGINE, ENGINE + "    constraints: {spare_replicas: 2, decode: {replicas: 2}}\n"), ["DGC115 18:57"], "would leave none"),
+    ((ENGINE, ENGINE + "    constraints: {spare_replicas: 2, decode: {replicas: 3}}\n"), [], ""),
     ((ENGINE, ENGINE + "    proxy: {nodes: [n9]}\n"), ["DGC114 18:21"], "no host `n9`"),
     ((ENGINE, ENGINE + "    proxy: {nodes: [n1, n1]}\n"), ["DGC115 18:25"], "twice"),
     ((ENGINE, ENGINE + "    proxy: {nodes: [n1], replicas: 2}\n"), ["DGC115 18:13"], "1 hosts for 2"),

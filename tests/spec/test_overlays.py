@@ -111,6 +111,7 @@ def test_set_gives_one_value_a_place_in_the_argument(
         ("services.chat.priority=017", (1, 24), "cannot be read"),
         ("optimize=cost\nversion=1", (1, 1), "one line"),
         ("optimize=\ud800", (1, 10), "cannot be read"),
+        ("services" + ".a" * 5000 + "=1", (1, 1), "5001 keys one below the other"),
     ],
 )
 def test_a_bad_set_argument(argument: str, place: tuple[int, int], words: str) -> None:

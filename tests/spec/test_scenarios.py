@@ -33,6 +33,7 @@ def test_a_scenario_is_the_spec_with_one_value_changed() -> None:
         ("services.code.workload.rag.rate: 4/s", "DGC115 20:5", "does not exist"),
         ("services..chat: 4/s", "DGC115 20:5", "not a dotted path"),
         ("services.chat.workload.rag.rate.x: 4/s", "DGC115 20:5", "a single value"),
+        ('"services.chat.workload.rag.input_tokens' + ".x" * 70 + '": 4', "DGC115 20:5", "75 keys"),
         ("services.chat.workload.rag.rate: null", "DGC111 12:7", "neither `rate` nor `concurrency`"),
         (
             "services.chat.workload.rag.input_tokens: {mean: 5.0, p50: 9.0, p90: 3.0}",

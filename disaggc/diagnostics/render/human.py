@@ -100,8 +100,10 @@ def _windowed(shown: list[str], span: SourceSpan, characters: int) -> tuple[str,
     start = min(span.column - 1, characters)
     end = min(span.end_column - 1, characters) if span.end_line == span.line else characters
     first = 0
-    if width("".join(shown)) > _WINDOW:
-        while first < start and width("".join(shown[first:start])) > _LEAD:
+    before_start = width("".join(shown[:start]))
+    if before_start + width("".join(shown[start:])) > _WINDOW:
+        while first < start and before_start > _LEAD:
+            before_start -= width(shown[first])
             first += 1
     last = first
     room = _WINDOW
