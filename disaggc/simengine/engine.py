@@ -155,6 +155,8 @@ class Engine:
         if self.scheduler.stuck:
             self.scheduler.resume()
         self.frontend.dead = False
+        for connection in [c for c in self.connections if c.frozen]:
+            connection.drop()
         self._again()
 
     # --- the admin port ---

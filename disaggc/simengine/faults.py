@@ -49,7 +49,7 @@ class When(StrEnum):
 
     ARRIVAL = "arrival"
     WORKING = "working"
-    """`seconds` after it was taken in; before that nothing is said."""
+    """`delay_s` after it was taken in."""
     FIRST = "first"
     """Before the first byte of the answer's body."""
     MID = "mid"
@@ -74,6 +74,9 @@ class Fault(BaseModel):
     status: Annotated[int, Field(ge=400, le=599)] = 500
     factor: Annotated[float, Field(gt=0)] = 10.0
     seconds: Annotated[float, Field(ge=0)] = 0.0
+    """How long a fault of the process lasts; 0 = until it is switched off."""
+    delay_s: Annotated[float, Field(ge=0)] = 0.0
+    """How long after the request was taken in, for `working`."""
     after_tokens: Annotated[int, Field(ge=1)] = 2
 
 

@@ -56,7 +56,7 @@ class Injection:
         if fault.kind in (Kind.NULL_PARAMS, Kind.OTHER_BLOCKS):
             answer.change_params = _nulled if fault.kind is Kind.NULL_PARAMS else _elsewhere
             return
-        asyncio.get_running_loop().call_later(fault.seconds / self._scale, self._happen, fault, answer)
+        asyncio.get_running_loop().call_later(fault.delay_s / self._scale, self._happen, fault, answer)
 
     def watch(self, answer: Answer, moment: str, *, prefill: bool) -> None:
         """A request reached a moment; a fault may be waiting for it there."""

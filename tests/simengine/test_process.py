@@ -226,7 +226,7 @@ def test_faults_over_http():
         state = json.loads(urllib.request.urlopen(f"http://127.0.0.1:{admin}/state", timeout=5).read())
         assert state["happened"] == {"status": 2, "error-200": 1, "drop": 1, "slow": 1}
         assert (state["running"], state["leaked_blocks"], state["used_blocks"]) == (0, 0, 0)
-        post(admin, "/faults", {"kind": "crash", "when": "working", "seconds": 0.01})
+        post(admin, "/faults", {"kind": "crash", "when": "working", "delay_s": 0.01})
         with pytest.raises(OSError, match=r"(?i)reset|closed|without response"):
             ask()
         assert child.wait(5) == -signal.SIGKILL
