@@ -1,4 +1,4 @@
-"""Where the bundled proxies run and with which limits."""
+"""Where the bundled proxies run, with which limits, and which prompts they keep from prefill."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ from disaggc.ir.plan import FromSecret, ProxyInstance, ProxyPlan
 from disaggc.resolve.model import ResolvedService
 from disaggc.solve.lower.lifecycle import PROXY_IDLE_S
 from disaggc.spec.model import ApiKeyEnv, ApiKeyFile, ApiKeyKubernetes
+
+
+_SHORTEST_SHARE = 0.5
+"""Share of a class's short prompts up to which a prompt may skip prefill: lengths given as one number vary."""
+
+
+def skip_below(service: ResolvedService, break_even: int) -> int:
+    """Prompt tokens below which decode prefills alone: the break-even, but less than the planned prompts have.
+
+    The break-even holds for one prompt beside the planned load. Were the load itself to skip, decode would do the work
+    that prefill was sized for. A log-normal's 10 % quantile stands for the short ones: p50 x p50 / p90.
+    """
+    shortest = min(load.isl.p50 * load.isl.p50 / load.isl.p90 for load in service.classes)
+    return min(break_even, int(shortest * _SHORTEST_SHARE))
 
 
 def proxy_plan(

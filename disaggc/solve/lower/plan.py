@@ -32,7 +32,7 @@ from disaggc.perf.thresholds import break_even_tokens
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService, ResolvedSpec
 from disaggc.solve.lower.cohort import cohort
 from disaggc.solve.lower.connector import connector_plan
-from disaggc.solve.lower.front import proxy_plan
+from disaggc.solve.lower.front import proxy_plan, skip_below
 from disaggc.solve.lower.lifecycle import drain, lease
 from disaggc.solve.lower.links import handoff_s, kv_links
 from disaggc.solve.lower.pools import Lifetimes, service_pools
@@ -113,7 +113,9 @@ def _service(
         nodes=_nodes_of(pools),
         flexible_ratio=None if found.flexible_ratio is None else _ratio(*found.flexible_ratio),
         priorities={load.name: load.priority for load in service.classes},
-        skip_prefill_below=0 if connector is None else break_even_tokens(service, found.prediction),
+        skip_prefill_below=(
+            0 if connector is None else skip_below(service, break_even_tokens(service, found.prediction))
+        ),
         predicted=predicted,
         colocated=None if found.colocated is None else expectation(found.colocated),
         comparison=_comparison(found),

@@ -7,7 +7,12 @@ from disaggc.solve.lower.lifecycle import KEEP_ALIVE_S, LEASE_FLOOR_S, PROXY_IDL
 SECONDS = st.floats(0, 5000)
 
 
-@given(st.sampled_from(Role), st.sampled_from(["nvidia", "amd", "cpu"]), st.integers(1, 600), st.integers(1, 7200))
+@given(
+    st.sampled_from(Role),
+    st.sampled_from(["nvidia", "amd", "cpu"]),
+    st.integers(1, 600),
+    st.integers(1, 7200),
+)
 def test_nothing_is_killed_before_it_could_finish(role, vendor, lease_s, drain_s):
     found = timings(role, vendor, lease_s=lease_s, drain_s=drain_s, weight_bytes=1e12)
     assert found.grace_s > found.pre_stop_s + found.shutdown_s + found.worker_exit_s
@@ -19,7 +24,10 @@ def test_nothing_is_killed_before_it_could_finish(role, vendor, lease_s, drain_s
 
 
 def test_rocm_workers_get_longer_to_exit():
-    of = {v: timings(Role.DECODE, v, lease_s=30, drain_s=60, weight_bytes=0).worker_exit_s for v in ("nvidia", "amd")}
+    of = {
+        v: timings(Role.DECODE, v, lease_s=30, drain_s=60, weight_bytes=0).worker_exit_s
+        for v in ("nvidia", "amd")
+    }
     assert of == {"nvidia": 5, "amd": 15}
 
 
