@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from disaggc.hosts.readiness import answers, taken
-from disaggc.hosts.supervision import CONFIGURATION, ProcessState, Supervision, SupervisionError, alive
+from disaggc.hosts.supervision import (
+    CONFIGURATION,
+    ProcessState,
+    Supervision,
+    SupervisionError,
+    alive,
+    kill_groups,
+)
 from disaggc.ir.stack import Stack, StackError, StackProgram, load_stack
 
 STACK = "stack.json"
@@ -142,9 +149,11 @@ def bring_down(
     """Stop everything; False when nothing ran. Programs get SIGTERM and the time their plan gives them."""
     if not supervision.running():
         return False
-    if at_once:
-        supervision.kill_programs()
+    programs = [state.pid for state in supervision.states() if state.pid]
     pid = supervision.shut_down()
+    if at_once:
+        # Only now: before, supervisord would start them again.
+        kill_groups(programs)
     begun = told = time.monotonic()
     while pid is not None and alive(pid):
         if time.monotonic() - begun > timeout_s:

@@ -9,7 +9,21 @@ from typing import Annotated
 import typer
 
 from disaggc import __version__
-from disaggc.cli import build, catalog, explain, init, local, plan, proxy, schema, sim_engine, simulate, validate
+from disaggc.cli import (
+    build,
+    calibrate,
+    catalog,
+    explain,
+    init,
+    local,
+    plan,
+    proxy,
+    schema,
+    sim_engine,
+    simulate,
+    smoke,
+    validate,
+)
 from disaggc.cli.exits import Exit
 
 UsageError: type[BaseException] = typer.BadParameter.__bases__[0]
@@ -27,6 +41,7 @@ app.command("init", short_help="Write a commented starter spec.")(init.init)
 app.command("validate", short_help="Check a spec without solving it.")(validate.validate)
 app.command("plan", short_help="Solve: ratio, shapes, places, predictions, changes.")(plan.plan)
 app.command("build", short_help="Write the target's files.")(build.build)
+app.command("calibrate", short_help="Fit predictions to benchmark results.")(calibrate.calibrate)
 app.command("explain", short_help="Why this plan, or what a code means.")(explain.explain)
 app.command("simulate", short_help="Run layouts request by request in a simulator.")(simulate.simulate)
 app.command("proxy", short_help="Run the data plane of one service.")(proxy.proxy)
@@ -36,6 +51,7 @@ app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
 )(sim_engine.sim_engine)
 app.command("schema", short_help="Print a JSON Schema.")(schema.schema)
+app.command("smoke", short_help="Prove on a running deployment that KV moves.")(smoke.smoke)
 app.add_typer(local.app, name="local", short_help="Run the processes of a plan on this machine.")
 app.add_typer(catalog.app, name="catalog", short_help="List the facts that plans rest on.")
 

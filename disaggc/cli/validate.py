@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disaggc.cli.console import Console
-from disaggc.cli.exits import exit_for
+from disaggc.cli.exits import Exit, exit_for
 from disaggc.cli.options import (
     Color,
     ColorOption,
@@ -24,6 +24,7 @@ from disaggc.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from disaggc.compilation import Checked, Request
     from disaggc.diagnostics.render import Report
 
 
@@ -33,6 +34,13 @@ def validate(
     file: MoreFiles = None,
     sets: Sets = None,
     target: TargetOption = None,
+    engine_parser: Annotated[
+        bool | None,
+        typer.Option(
+            "--engine-parser/--no-engine-parser",
+            help="Let vLLM's own parser judge the command lines too. Default: where vLLM is installed.",
+        ),
+    ] = None,
     deny: DenyOption = None,
     output: Annotated[FindingsFormat, typer.Option("--format", help="How to print the findings.")] = (
         FindingsFormat.HUMAN
@@ -47,16 +55,53 @@ def validate(
     from disaggc.pipeline import check
 
     console = Console(color, quiet)
-    checked = check(Request(spec_files(spec, file), tuple(sets or ()), target.value if target else None))
+    request = Request(spec_files(spec, file), tuple(sets or ()), target.value if target else None)
+    checked = check(request)
+    report = checked.report
+    if engine_parser is not False and checked.resolved is not None and not has_errors(report.diagnostics):
+        asked = _second_opinion(request, checked, wanted=engine_parser is True, console=console)
+        if asked is None:
+            return Exit.ERRORS
+        report = asked
     if output is FindingsFormat.HUMAN:
-        console.report(checked.report)
-        if checked.resolved is not None and not has_errors(checked.report.diagnostics):
+        console.report(report)
+        if checked.resolved is not None and not has_errors(report.diagnostics):
             from disaggc.cli.views.validate_human import summary
 
             console.result(summary(checked.resolved))
     else:
-        console.result(_rendered(checked.report, output))
-    return exit_for(checked.report.diagnostics, deny_warnings=deny is Deny.WARNINGS)
+        console.result(_rendered(report, output))
+    return exit_for(report.diagnostics, deny_warnings=deny is Deny.WARNINGS)
+
+
+def _second_opinion(request: Request, checked: Checked, *, wanted: bool, console: Console) -> Report | None:
+    """The findings with those of an installed vLLM; None when it was asked for and cannot be had.
+
+    Unbidden, only a vLLM is asked that whoever runs disaggc has chosen, never one at a path that the spec names.
+    """
+    import os
+
+    from disaggc.hosts.engine_parser import beside, installed
+
+    python = installed(os.environ)
+    if python is None and wanted and checked.resolved is not None:
+        commands = [service.given.engine.command for service in checked.resolved.services]
+        python = next((found for command in commands if command and (found := beside(command))), None)
+    if python is None:
+        if not wanted:
+            return checked.report
+        console.fail(
+            "there is no vLLM to ask: `pip install 'disaggc[vllm]'`, or set DISAGGC_VLLM_PYTHON to its interpreter"
+        )
+        return None
+    from disaggc.cli.engine_opinion import NoOpinionError, opinion
+    from disaggc.compilation import settled
+
+    try:
+        return settled(checked, opinion(python, request, os.environ))
+    except NoOpinionError as problem:
+        console.say(f"note: vLLM was not asked about the command lines: {problem}")
+        return checked.report
 
 
 def _rendered(report: Report, output: FindingsFormat) -> str:

@@ -84,6 +84,12 @@ _TABLE = (
         "DGC205", "unknown-engine-version", "The vLLM version is older than every snapshot, or not a version."
     ),
     Code("DGC206", "bad-calibration", "The calibration file cannot be used."),
+    Code("DGC240", "engine-refuses", "The installed vLLM's own argument parser refuses a generated command line."),
+    Code(
+        "DGC241",
+        "engine-version-differs",
+        "The installed vLLM, whose parser was asked, is not the version that the spec pins.",
+    ),
     Code("DGC341", "plan-node-differs", "A node of the plan is not what the spec says, or does not exist."),
     Code("DGC342", "plan-slot-misfit", "A replica's place cannot hold its shape."),
     Code("DGC343", "plan-size-differs", "A pool of the plan does not fit, or counts with other sizes than the facts."),

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import time
 import xmlrpc.client
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,13 +142,6 @@ class Supervision:
             self._ask("supervisor.shutdown")
         return pid
 
-    def kill_programs(self) -> None:
-        """End every program at once, with all its children."""
-        for one in self.states():
-            if one.pid:
-                with suppress(ProcessLookupError, PermissionError):
-                    os.killpg(one.pid, 9)
-
     def _ask(self, method: str, *arguments: str | bool) -> Any:
         from supervisor.xmlrpc import SupervisorTransport  # noqa: PLC0415 - an optional tool of one target
 
@@ -161,6 +155,13 @@ class Supervision:
             raise SupervisionError(f"supervisord does not answer at {self.socket}: {problem}") from None
         finally:
             transport.close()
+
+
+def kill_groups(pids: Iterable[int]) -> None:
+    """End programs at once, each with all its children: supervisord makes every program the head of a group."""
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
 
 
 def alive(pid: int) -> bool:

@@ -1,0 +1,304 @@
+"""A real vLLM, prefill and decode apart, compiled from a spec, run by target local, asked through the proxy.
+
+One stack has prefill, decode and one whole server of the same model; a second one has two flexible replicas. The
+figures are printed: run with -s to see them.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from disaggc.rollout.smoke_calls import Metrics, read_metrics
+from tests.testbed.vllm_cpu import VERSION, tiny_model, vllm_venv
+
+pytestmark = [pytest.mark.testbed, pytest.mark.xdist_group("real-vllm")]
+START_S = 900
+ANSWER_S = 240
+GENERATED = 24
+BLOCK = 32
+LENGTHS = (20, 33, 64, 100, 129, 200, 300, 410)
+SPEC = """
+version: 1
+cluster:
+  fabric: {{type: tcp, speed_per_nic: 10Gbit, allow_tcp: true}}
+  nodes:
+    box: {{count: {nodes}, accelerator: {{type: cpu, per_node: 2, memory: 4GiB}}, nics: {{per_node: 1}}}}
+services:
+{services}
+targets: {{local: {{engine: vllm, base_port: {base}}}}}
+target: local
+"""
+SERVICE = """
+  {name}:
+    model: {{id: tests/tiny, weights: {model}, config: {model}/config.json, served_name: tiny}}
+    workload: {{some: {{input_tokens: 200, output_tokens: 24, rate: 0.2/s}}}}
+    engine:
+      vllm: {version}
+      command: {command}
+      settings: {{max-model-len: 512, block-size: 32, enforce-eager: true}}
+      env: {{VLLM_CPU_OMP_THREADS_BIND: nobind, OMP_NUM_THREADS: "1", HF_HUB_OFFLINE: "1"}}
+    constraints: {constraints}
+    proxy: {{port: {port}}}
+"""
+APART = "{mode: disaggregated, prefill: {replicas: 1}, decode: {replicas: 1}}"
+WHOLE = "{mode: colocated, colocated: {replicas: 1}}"
+FLEXIBLE = "{mode: flexible, prefill: {replicas: 1}, decode: {replicas: 1}}"
+
+
+def disaggc(*words: str | Path, codes: tuple[int, ...] = (0,), timeout: float = 120) -> str:
+    start = "import sys; from disaggc.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", start, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert done.returncode in codes, f"disaggc {words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+class Stack:
+    """A folder with a spec, its plan and its build, up."""
+
+    def __init__(self, folder: Path, services: dict[str, str], venv: Path, *, model: Path, base: int) -> None:
+        self.folder, self.base = folder, base
+        self.ports = {name: free_port() for name in services}
+        text = "".join(
+            SERVICE.format(
+                name=name,
+                model=model,
+                version=VERSION,
+                command=venv / "bin" / "vllm",
+                constraints=constraints,
+                port=self.ports[name],
+            )
+            for name, constraints in services.items()
+        )
+        folder.mkdir()
+        spec = folder / "spec.yaml"
+        spec.write_text(SPEC.format(services=text, base=base, nodes=len(services)))
+        disaggc("plan", spec, "--refresh=false", "--out", folder / "plan.json")
+        disaggc("build", spec, "--out", folder / "out")
+
+    def up(self) -> None:
+        begun = time.monotonic()
+        found = disaggc(
+            "local",
+            "up",
+            self.folder / "out",
+            "--timeout",
+            str(START_S),
+            "--format",
+            "json",
+            timeout=START_S + 60,
+        )
+        self.urls = {one["address"]: one["url"] for one in json.loads(found)["programs"]}
+        print(
+            f"\n{len(self.urls)} processes ready after {time.monotonic() - begun:.0f} s: {', '.join(self.urls)}"
+        )
+
+    def down(self) -> None:
+        disaggc("local", "down", self.folder / "out", "--now", codes=(0, 1), timeout=300)
+
+    def admin(self, service: str) -> str:
+        port = json.loads((self.folder / "out" / service / "routing.json").read_text())["listen"][
+            "admin_port"
+        ]
+        return f"http://127.0.0.1:{port}"
+
+
+def free_port() -> int:
+    """Below those that connections take."""
+    for port in random.SystemRandom().sample(range(15000, 19000), 50):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise OSError("no free port from 15000 to 19000")
+
+
+def asked(
+    url: str, body: dict[str, object] | None = None, *, method: str = "POST", timeout: float = ANSWER_S
+) -> bytes:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(
+        url, data, {"content-type": "application/json"}, method=method if data else "GET"
+    )
+    with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
+        found: bytes = answer.read()
+        return found
+
+
+def completion(ids: list[int], **more: object) -> dict[str, object]:
+    return {
+        "model": "tiny", "prompt": ids, "max_tokens": GENERATED, "temperature": 0, "seed": 0, "ignore_eos": True,
+        "return_token_ids": True, **more,
+    }  # fmt: skip
+
+
+def tokens(url: str, ids: list[int]) -> list[int]:
+    found: list[int] = json.loads(asked(f"{url}/v1/completions", completion(ids)))["choices"][0]["token_ids"]
+    return found
+
+
+def streamed(url: str, ids: list[int]) -> list[int]:
+    found: list[int] = []
+    for line in asked(f"{url}/v1/completions", completion(ids, stream=True)).decode().splitlines():
+        if line.startswith("data: {"):
+            for choice in json.loads(line[6:])["choices"]:
+                found += choice.get("token_ids") or []
+    return found
+
+
+def metrics(url: str) -> Metrics:
+    return read_metrics(asked(f"{url}/metrics").decode())
+
+
+def prompts(seed: int) -> dict[int, list[int]]:
+    dice = random.Random(seed)  # noqa: S311 - the same prompts every time
+    return {length: [0, *(dice.randrange(3, 250) for _ in range(length - 1))] for length in LENGTHS}
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory) -> tuple[Path, Path]:
+    venv = vllm_venv()
+    return venv, tiny_model(venv, tmp_path_factory.mktemp("model") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def stack(real, tmp_path_factory) -> Iterator[Stack]:
+    venv, model = real
+    made = Stack(
+        tmp_path_factory.mktemp("pd") / "s", {"pd": APART, "whole": WHOLE}, venv, model=model, base=21000
+    )
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down()
+
+
+@pytest.fixture(scope="module")
+def flexible(real, tmp_path_factory) -> Iterator[Stack]:
+    venv, model = real
+    made = Stack(tmp_path_factory.mktemp("flex") / "s", {"flex": FLEXIBLE}, venv, model=model, base=25000)
+    try:
+        made.up()
+        yield made
+    finally:
+        made.down()
+
+
+def test_prefill_and_decode_give_the_tokens_of_one_server_and_move_the_kv(stack: Stack):
+    proxy, decode = stack.urls["pd/proxy/0"], stack.urls["pd/decode/0"]
+    whole = stack.urls["whole/colocated/0"]
+    before = metrics(decode)
+    remote, differing = 0, []
+    for length, ids in prompts(1).items():
+        wanted = tokens(whole, ids)
+        begun = time.monotonic()
+        found = streamed(proxy, ids) if length % 2 else tokens(proxy, ids)
+        remote += length if length >= BLOCK else 0
+        if found != wanted:
+            differing.append((length, wanted, found))
+        print(
+            f"{length:4} tokens, {'streamed' if length % 2 else 'whole   '}: equal={found == wanted}, {time.monotonic() - begun:.2f} s"
+        )
+    after = metrics(decode)
+    gained = {name: value - before.totals.get(name, 0) for name, value in after.totals.items()}
+    hits = gained["vllm:external_prefix_cache_hits_total"]
+    moved = gained["vllm:nixl_bytes_transferred_sum"]
+    local = gained["vllm:prompt_tokens_by_source_total:local_compute"]
+    print(
+        f"{len(LENGTHS)} prompts; {hits:.0f} tokens from prefill, {local:.0f} computed by decode, {moved:.0f} bytes in "
+        f"{gained['vllm:nixl_bytes_transferred_count']:.0f} transfers, {gained['vllm:nixl_xfer_time_seconds_sum']:.3f} s"
+    )
+    assert not differing
+    assert hits == remote, "decode computed a prompt that prefill should have"
+    assert local == sum(length for length in LENGTHS if length < BLOCK)
+    assert moved >= remote * 512, "2 layers x 2 KV heads x 32 x 2 (K and V) x 2 bytes"
+    assert gained["vllm:nixl_num_failed_transfers_total"] == 0
+
+
+def test_foreign_kv_would_be_noticed(stack: Stack):
+    """The control: decode given another prompt's KV answers that prompt, so equal tokens do prove a right transfer."""
+    prefill, decode = stack.urls["pd/prefill/0"], stack.urls["pd/decode/0"]
+    mine, other = prompts(2)[129], prompts(3)[129]
+    other[-1] = mine[-1]
+    ask = {
+        "do_remote_decode": True,
+        "do_remote_prefill": False,
+        "remote_engine_id": None,
+        "remote_block_ids": None,
+    }
+    body = completion(
+        mine, kv_transfer_params={**ask, "remote_host": None, "remote_port": None}, max_tokens=1
+    )
+    params = json.loads(asked(f"{prefill}/v1/completions", body))["kv_transfer_params"]
+    answer = json.loads(asked(f"{decode}/v1/completions", completion(other, kv_transfer_params=params)))
+    assert answer["choices"][0]["token_ids"] == tokens(prefill, mine)
+    assert answer["choices"][0]["token_ids"] != tokens(prefill, other)
+
+
+def test_smoke_finds_nothing_wrong(stack: Stack):
+    found = json.loads(
+        disaggc(
+            "smoke",
+            stack.folder / "plan.json",
+            "--timeout",
+            "240",
+            "--format",
+            "json",
+            timeout=900,
+            codes=(0, 6),
+        )
+    )
+    for one in found["findings"]:
+        print(f"{one['state']:4} {one['check']:14} {one['subject']}: {one['sentence']}")
+    assert [one for one in found["findings"] if one["state"] == "fail"] == []
+    passed = {one["check"] for one in found["findings"] if one["state"] == "pass"}
+    assert passed >= {"reachable", "kv-blocks", "kv-moves", "parity", "cancel", "remote-prefill", "hang-up"}
+
+
+def test_a_flexible_replica_prefills_and_then_decodes_without_a_restart(flexible: Stack):
+    proxy, admin = flexible.urls["flex/proxy/0"], flexible.admin("flex")
+    first, second = flexible.urls["flex/flexible/0"], flexible.urls["flex/flexible/1"]
+    state = json.loads(disaggc("local", "status", flexible.folder / "out", "--format", "json"))
+    pids = {one["name"]: one["pid"] for one in state["programs"]}
+    for turn, (prefill, decode) in enumerate(((first, second), (second, first))):
+        if turn:
+            table = json.loads(asked(f"{admin}/admin/routing"))
+            table = table.get("table", table)
+            table["generation"] += 1
+            table["pools"][0]["replicas"].reverse()
+            asked(f"{admin}/admin/routing", table, method="PUT")
+        before = metrics(decode), metrics(prefill)
+        for length, ids in prompts(10 + turn).items():
+            if length >= BLOCK:
+                assert tokens(proxy, ids) == tokens(prefill, ids), f"turn {turn}, {length} tokens"
+        hits = (
+            metrics(decode)["external_prefix_cache_hits_total"]
+            - before[0]["external_prefix_cache_hits_total"]
+        )
+        idle = (
+            metrics(prefill)["external_prefix_cache_hits_total"]
+            - before[1]["external_prefix_cache_hits_total"]
+        )
+        print(f"turn {turn}: {hits:.0f} tokens of KV went from {prefill} to {decode}")
+        assert hits == sum(length for length in LENGTHS if length >= BLOCK)
+        assert idle == 0
+    state = json.loads(disaggc("local", "status", flexible.folder / "out", "--format", "json"))
+    assert pids == {one["name"]: one["pid"] for one in state["programs"]}
