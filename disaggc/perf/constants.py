@@ -90,11 +90,11 @@ class Constants:
     latency of one expert dispatch or combine. imbalance: hottest rank over mean in expert parallelism.
     prefill_s: fixed cost of a prompt step. prefill_kernel_s: launching one kernel outside a graph. mixed_s: what a
     prompt chunk adds to a decode step before its first token. kv_setup_s: fixed cost of one KV transfer. hop_s: front
-    end, proxy and HTTP per leg. kappa: colocated step over the same step in a decode pool; 1 unless a calibration file says
-    otherwise. batch_slope: what the model gets wrong in how a step grows with the batch, as a power of the batch; 0 in
-    every prediction, in doubt only where two layouts are compared. burst: prompts of a closed loop that come together, over the square root of the
-    requests in flight on one engine. step_miss, prompt_miss: factor on every decode step and on every prompt time: what
-    a fit left unexplained; 1 in priors, whose ranges hold it already.
+    end, proxy and HTTP per leg. kappa: colocated step over the same step in a decode pool; 1 unless a calibration file
+    says otherwise. batch_slope: what the model gets wrong in how a step grows with the batch, as a power of the batch;
+    0 in every prior, in doubt only where two layouts are compared. burst: prompts of a closed loop that come together,
+    over the square root of the requests in flight on one engine. step_miss, prompt_miss: factor on every decode step
+    and on every prompt time: what a fit left unexplained; 1 in priors, whose ranges hold it already.
     decode_*, prefill_per_*, kv_bytes_per_s: direct fits; None = computed from facts and the shares above.
     """
 
@@ -161,6 +161,8 @@ HIGHER_IS_BETTER = frozenset(
         "host_bytes_per_s",
     }
 )
+SIGNED = frozenset({"batch_slope"})
+"""Constants that may be below zero."""
 NAMES: tuple[str, ...] = tuple(field.name for field in fields(Values))
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from disaggc import units
 from disaggc.catalog.sizing import absorbed_bytes_per_rank, state_bytes_per_rank, weight_bytes_per_rank
 from disaggc.ir.plan import Role, Shape
+from disaggc.perf.estimate import Basis
 from disaggc.perf.overhead import overhead_bytes
 from disaggc.perf.sizes import batched_tokens, block_size, capture_size, wanted_sequences
 from disaggc.perf.work import kv_shares
@@ -26,13 +27,15 @@ class MemoryDemand:
     """What one replica must hold.
 
     rate: requests/s it prefills. handoff_s: from the end of prefill to the end of the transfer (hop, decode queue,
-    transfer). lease_s: how long KV stays when decode never fetches it.
+    transfer). lease_s: how long KV stays when decode never fetches it. seen_tokens: KV tokens an engine of this kind was
+    found to have; takes the place of what is computed.
     """
 
     classes: tuple[ClassLoad, ...]
     rate: float = 0.0
     handoff_s: float = 0.0
     lease_s: float = 30.0
+    seen_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,8 @@ class Fit:
     kv_bytes_per_token: on one accelerator at this traffic's lengths (a sliding window or recurrent state makes it
     depend on them). kv_tokens_low/high, sequences, leased tokens and max_num_seqs are per engine. leased_tokens: KV
     waiting to be fetched in the steady state; lease_tail_tokens: the same when decode fetches nothing for a lease.
-    capture_size: largest batch captured as a graph. certain: a sequence of max_model_len fits at the cautious end too.
+    capture_size: largest batch captured as a graph. basis: whether the KV tokens are computed or were
+    read in an engine's log. certain: a sequence of max_model_len fits at the cautious end too.
     """
 
     total_bytes: float
@@ -65,6 +69,7 @@ class Fit:
     capture_size: int
     ranks: int
     certain: bool
+    basis: Basis = Basis.PRIOR
 
     @property
     def replica_kv_tokens_low(self) -> int:
@@ -108,15 +113,19 @@ def fit(
     per_token = bytes_per_sequence(service, shape, length) / length
     leased, tail = _leased(demand, shape.dp) if role is Role.PREFILL else (0.0, 0.0)
 
+    def overhead(sequences: int) -> tuple[float, float]:
+        """What the engine's buffers take when they are sized for so many; what is not KV where that was seen."""
+        if demand.seen_tokens is None:
+            return overhead_bytes(model, shape, batched=batched, sequences=sequences)
+        return (left - demand.seen_tokens * per_token,) * 2
+
     def held(sequences: int) -> int:
-        """Sequences that fit when the engine's buffers are sized for so many."""
-        high = overhead_bytes(model, shape, batched=batched, sequences=sequences)[1]
-        tokens = max(0.0, left - high) / per_token
+        tokens = max(0.0, left - overhead(sequences)[1]) / per_token
         return _sequences(demand.classes, role, tokens - min(leased, tokens / 2))
 
     wanted = min(wanted_sequences(service, group, role), held(1))
     sequences = held(wanted)
-    low, high = overhead_bytes(model, shape, batched=batched, sequences=min(wanted, sequences))
+    low, high = overhead(min(wanted, sequences))
     longest = bytes_per_sequence(service, shape, float(service.max_model_len))
     if low > left or longest > left - low:
         return _too_tight(service, left, low, longest=longest, at=f"on {accelerator.id} at {shape}")
@@ -128,8 +137,8 @@ def fit(
         overhead_low_bytes=low,
         overhead_high_bytes=high,
         kv_bytes_per_token=per_token,
-        kv_tokens_low=int(max(0.0, left - high) / per_token),
-        kv_tokens_high=int((left - low) / per_token),
+        kv_tokens_low=demand.seen_tokens or int(max(0.0, left - high) / per_token),
+        kv_tokens_high=demand.seen_tokens or int((left - low) / per_token),
         sequences=sequences,
         leased_tokens=math.ceil(leased),
         lease_tail_tokens=math.ceil(tail),
@@ -139,6 +148,7 @@ def fit(
         capture_size=capture_size(service, group, role, seqs=seqs),
         ranks=shape.dp,
         certain=longest <= left - high,
+        basis=Basis.PRIOR if demand.seen_tokens is None else Basis.MEASURED,
     )
 
 

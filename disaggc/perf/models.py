@@ -70,9 +70,19 @@ class Models:
         """Memory of one replica under the service's lengths, before its load is known."""
         key = (id(service), group.name, role, shape)
         if key not in self._fits:
-            sized = fit(service, group, role, shape=shape, demand=MemoryDemand(service.classes))
+            seen = self.seen_kv_tokens(service, group, role, shape=shape)
+            demand = MemoryDemand(service.classes, seen_tokens=seen)
+            sized = fit(service, group, role, shape=shape, demand=demand)
             self._fits[key] = (service, sized)
         return self._fits[key][1]
+
+    def seen_kv_tokens(
+        self, service: ResolvedService, group: NodeGroupFacts, role: Role, *, shape: Shape
+    ) -> int | None:
+        """KV tokens that an engine of this kind was found to have; None where the calibration file does not say."""
+        if self.calibration is None:
+            return None
+        return self.calibration.kv_tokens(service.model.id, group.accelerator.id, shape=shape, role=role)
 
 
 def constants_for(

@@ -24,7 +24,7 @@ _KAPPA = Range(0.9, 1.0, 1.1)
 """1 as long as nobody measured it; the closed form of the mixed step is within 10 % of an event simulation of it, so a
 colocated engine is that much in doubt where layouts are compared."""
 _BURST = Range(0.15, 0.4, 0.9)
-"""In published closed-loop runs of vLLM the median first token of c requests in flight takes 0.45 sqrt(c) single prompts
+"""In published closed-loop runs of vLLM the median first token of c requests in flight takes 0.45 sqrt(c) prompts
 (Llama-3.1-70B on 2, 4 and 8 H100, at every prompt and output length); with naturally spread lengths about a third."""
 _HOP = Range(2e-3, 15e-3, 60e-3)
 """Front end of one leg: HTTP, tokenising, scheduling, first output. Published first tokens of short prompts leave 20 to

@@ -9,6 +9,7 @@ import pytest
 
 from disaggc.cli.views import (
     build_json,
+    calibrate_json,
     catalog_json,
     explain_json,
     init_json,
@@ -21,6 +22,7 @@ from disaggc.cli.views import (
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = {
     "build": build_json.BuildDocument,
+    "calibrate": calibrate_json.CalibrateDocument,
     "catalog-accelerators": catalog_json.AcceleratorsDocument,
     "catalog-connectors": catalog_json.ConnectorsDocument,
     "catalog-engines": catalog_json.EnginesDocument,

@@ -21,11 +21,18 @@ SHARED = Path(os.environ.get("DISAGGC_SHARED", HERE.parents[2] / "shared")) / "d
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the scoreboard; 1 with --check where a figure got worse than committed, 2 without data."""
     parser = argparse.ArgumentParser(prog="python -m tests.fidelity", description=__doc__)
-    parser.add_argument("--data", type=Path, default=SHARED / "measured_dev.csv", help="a CSV with the columns of the measured table")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=SHARED / "measured_dev.csv",
+        help="a CSV with the columns of the measured table",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of Markdown")
     parser.add_argument("--quick", action="store_true", help="only what needs no fit")
     parser.add_argument("--check", action="store_true", help="fail where a figure is worse than committed")
-    parser.add_argument("--write", action="store_true", help="commit these figures: write scoreboard.json and SCOREBOARD.md")
+    parser.add_argument(
+        "--write", action="store_true", help="commit these figures: write scoreboard.json and SCOREBOARD.md"
+    )
     given = parser.parse_args(arguments)
     if not given.data.exists():
         sys.stderr.write(f"no measured rows at {given.data}: set DISAGGC_SHARED or pass --data\n")

@@ -44,7 +44,9 @@ class Asked:
 
     def at(self, scores: Scores) -> dict[str, float]:
         """All quantities with each constant at its score."""
-        return self._quantities([StepTimes(e.work, loosened(e.constants).drawn(dict(scores))) for e in self._engines])
+        return self._quantities(
+            [StepTimes(e.work, loosened(e.constants).drawn(dict(scores))) for e in self._engines]
+        )
 
     def predicted(self) -> dict[str, Predicted]:
         """All quantities with the range that a plan prints."""

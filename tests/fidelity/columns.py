@@ -23,7 +23,14 @@ _LEAST_POINTS = 6
 """Points a system needs before half of them can calibrate it."""
 _MOST_FITTED = 24
 _MOST_OTHERS = 48
-_PEAK = {"kappa": 1.0, "imbalance": 1.0, "batch_slope": 0.0, "burst": 0.0, "step_miss": 1.0, "prompt_miss": 1.0}
+_PEAK = {
+    "kappa": 1.0,
+    "imbalance": 1.0,
+    "batch_slope": 0.0,
+    "burst": 0.0,
+    "step_miss": 1.0,
+    "prompt_miss": 1.0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +95,15 @@ def _naive(asked: Asked) -> dict[str, Predicted]:
     """The roofline at peak."""
     plain = {f.name: 1.0 if f.name.endswith("_eff") else 0.0 for f in fields(Values)} | _PEAK
     unknown = {n: float("nan") for n in plain if "_per_" in n and n.startswith(("decode", "prefill"))}
-    values = Values(**{**plain, **unknown, "decode_fixed_s": float("nan"), "kv_bytes_per_s": float("nan"), "host_bytes_per_s": 5e9})
+    values = Values(
+        **{
+            **plain,
+            **unknown,
+            "decode_fixed_s": float("nan"),
+            "kv_bytes_per_s": float("nan"),
+            "host_bytes_per_s": 5e9,
+        }
+    )
     times = [StepTimes(e.work, values) for e in asked._engines]
     return {q: Predicted(v, v, v) for q, v in asked._quantities(times).items()}
 

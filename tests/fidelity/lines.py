@@ -54,7 +54,10 @@ def spread_of(errors: Iterable[float]) -> Figures:
 
 
 def _qwen(asked: Sequence[Asked]) -> Line:
-    name, bar = "Qwen3.5-397B GB200: fit 4P and 8P, predict between (tok/s/GPU)", "4.6 %, best P 7 of 8, worst regret 1.5 %; 11 % without a prefill limit"
+    name, bar = (
+        "Qwen3.5-397B GB200: fit 4P and 8P, predict between (tok/s/GPU)",
+        "4.6 %, best P 7 of 8, worst regret 1.5 %; 11 % without a prefill limit",
+    )
     rows = [a for a in asked if a.subject.point.source == "vllm_qwen35_sweep"]
     ends = [a for a in rows if a.subject.point.p_workers in {4.0, 8.0}]
     between = [a for a in rows if a.subject.point.p_workers not in {4.0, 8.0}]
@@ -99,7 +102,12 @@ def _choices(rows: Sequence[Asked], said: Callable[[Asked], float], quantity: st
         regrets.append(regret)
     if not regrets:
         return {"cells": 0.0}
-    return {"cells": float(len(regrets)), "best_right": float(right), "mean_regret": statistics.fmean(regrets), "worst_regret": max(regrets)}
+    return {
+        "cells": float(len(regrets)),
+        "best_right": float(right),
+        "mean_regret": statistics.fmean(regrets),
+        "worst_regret": max(regrets),
+    }
 
 
 def _nominal(point: Point) -> float:
@@ -109,10 +117,18 @@ def _nominal(point: Point) -> float:
 
 def _linear_tpot(points: Sequence[Point]) -> Line:
     """Token time as a + b B + c S of one kind of decode worker, each row predicted from the others."""
-    name, bar = "InferenceX disaggregated: TPOT from a + b B + c S, leave one out, no measured input", "8.4 % (median 5.6, p90 19.1)"
+    name, bar = (
+        "InferenceX disaggregated: TPOT from a + b B + c S, leave one out, no measured input",
+        "8.4 % (median 5.6, p90 19.1)",
+    )
     workers: dict[tuple[str, ...], list[Point]] = defaultdict(list)
     for p in points:
-        if p.source == "inferencex_via_aic" and p.mode == "disagg" and "tpot" in p.measured and p.d_workers >= 1:
+        if (
+            p.source == "inferencex_via_aic"
+            and p.mode == "disagg"
+            and "tpot" in p.measured
+            and p.d_workers >= 1
+        ):
             workers[p.model, p.precision, p.gpu, p.backend.split()[0], p.d_parallel].append(p)
     errors: list[float] = []
     kinds = 0
@@ -122,7 +138,11 @@ def _linear_tpot(points: Sequence[Point]) -> Line:
             continue
         errors += fit_relative(rows, [p.value("tpot") for p in members]).left_out
         kinds += 1
-    return Line(name, bar, {**spread_of(errors), "worker_kinds": float(kinds)}) if errors else Line(name, bar, missing="no kind of worker with four rows")
+    return (
+        Line(name, bar, {**spread_of(errors), "worker_kinds": float(kinds)})
+        if errors
+        else Line(name, bar, missing="no kind of worker with four rows")
+    )
 
 
 def _features(p: Point) -> list[float]:
@@ -131,7 +151,10 @@ def _features(p: Point) -> list[float]:
 
 
 def _held_out(board: Board) -> Line:
-    name, bar = "InferenceX disaggregated: alternate rows held out", "TPOT 7.7 %, tok/s/GPU 12.0 % (p90 32 %), TTFT within 2x 62 % (event simulator)"
+    name, bar = (
+        "InferenceX disaggregated: alternate rows held out",
+        "TPOT 7.7 %, tok/s/GPU 12.0 % (p90 32 %), TTFT within 2x 62 % (event simulator)",
+    )
     found = [j for j in board.judged if j.source == "inferencex_via_aic" and "calibrated" in j.said]
     figures: Figures = {}
     for quantity, label in (("tpot", "tpot"), ("total_tps_gpu", "tok_s_gpu"), ("ttft_p50", "ttft")):
@@ -143,7 +166,10 @@ def _held_out(board: Board) -> Line:
 
 
 def _gptoss(asked: Sequence[Asked]) -> Line:
-    name, bar = "gpt-oss-120b 8xH200: fit 2P2D, predict 1P3D and 3P1D: best ratio", "8 of 12 cells; 8 of 12 for always 1P3D"
+    name, bar = (
+        "gpt-oss-120b 8xH200: fit 2P2D, predict 1P3D and 3P1D: best ratio",
+        "8 of 12 cells; 8 of 12 for always 1P3D",
+    )
     rows = [a for a in asked if a.subject.point.source == "dstack_pd_ratio" and a.subject.point.n_gpus == 8]
     ends = [a for a in rows if a.subject.point.p_workers == a.subject.point.d_workers]
     if not ends or len(ends) == len(rows):
@@ -155,7 +181,9 @@ def _gptoss(asked: Sequence[Asked]) -> Line:
     errors = [known[id(a)]["output_tps"].value / a.subject.point.value("output_tps") - 1 for a in other]
     chosen = _choices(rows, lambda a: known[id(a)]["output_tps"].value, "output_tps")
     always = _choices(rows, lambda a: a.subject.point.d_workers, "output_tps")
-    return Line(name, bar, {**spread_of(errors), **chosen, **{f"always_1p3d_{k}": v for k, v in always.items()}})
+    return Line(
+        name, bar, {**spread_of(errors), **chosen, **{f"always_1p3d_{k}": v for k, v in always.items()}}
+    )
 
 
 def _transfer(points: Sequence[Point]) -> Line:
@@ -167,7 +195,9 @@ def _transfer(points: Sequence[Point]) -> Line:
         facts = facts_of(rows[0].model, rows[0].precision)
         if facts is None or len(rows) < 4:
             continue
-        fit = fit_relative([[1.0, p.isl * facts.kv_bytes_per_token] for p in rows], [p.value("kv_s") for p in rows])
+        fit = fit_relative(
+            [[1.0, p.isl * facts.kv_bytes_per_token] for p in rows], [p.value("kv_s") for p in rows]
+        )
         figures[f"{source}_mape"] = spread_of(fit.left_out)["mape"]
         figures[f"{source}_gb_s"] = 1e-9 / fit.coefficients[1]
     return Line(name, bar, figures) if figures else Line(name, bar, missing="no transfer times")

@@ -59,7 +59,13 @@ class Point:
     @property
     def system(self) -> tuple[str, ...]:
         """What one calibration covers: model, precision, accelerator, engine, source."""
-        return (self.source, self.model, self.precision, self.gpu, self.backend.split()[0] if self.backend else "")
+        return (
+            self.source,
+            self.model,
+            self.precision,
+            self.gpu,
+            self.backend.split()[0] if self.backend else "",
+        )
 
     @property
     def layout(self) -> tuple[object, ...]:
@@ -109,7 +115,9 @@ def _quantity(row: dict[str, str]) -> tuple[str | None, float]:
     name = row["metric"].lower().removesuffix("_ms").removesuffix("_s")
     quantity, value = QUANTITIES.get(name), number(row["value"])
     scale = _SECONDS.get(row["unit"].lower(), 1.0)
-    return quantity, value * (scale if quantity and quantity.split("_")[0] in {"ttft", "tpot", "itl", "e2e", "kv"} else 1.0)
+    return quantity, value * (
+        scale if quantity and quantity.split("_")[0] in {"ttft", "tpot", "itl", "e2e", "kv"} else 1.0
+    )
 
 
 def number(text: str) -> float:
@@ -127,8 +135,23 @@ def _point(row: dict[str, str]) -> Point:
     if "uniform in [0.8,1.0]" in row["note"] or row["source"].startswith("inferencex_"):
         isl, osl = (x if row["source"] == "inferencex_token_position" else 0.9 * x for x in (isl, osl))
     return Point(
-        **{c: row[c] for c in ("source", "model", "precision", "gpu", "backend", "mode", "p_parallel", "d_parallel", "note")},
-        **{c: number(row[c]) for c in ("n_gpus", "p_workers", "p_gpus", "d_workers", "d_gpus", "concurrency")},
+        **{
+            c: row[c]
+            for c in (
+                "source",
+                "model",
+                "precision",
+                "gpu",
+                "backend",
+                "mode",
+                "p_parallel",
+                "d_parallel",
+                "note",
+            )
+        },
+        **{
+            c: number(row[c]) for c in ("n_gpus", "p_workers", "p_gpus", "d_workers", "d_gpus", "concurrency")
+        },
         isl=isl,
         osl=float(told.group(1)) if told else osl,
         rate=number(row["rate_rps"]),

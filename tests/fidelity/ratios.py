@@ -63,7 +63,10 @@ def _chosen(row: dict[str, str]) -> tuple[int, int] | str:
         return f"unknown model or accelerator {row['model_prefix']} {row['gpu']}"
     group = group_of(accelerator)
     prefill, decode = (_shape(row, side) for side in ("p", "d"))
-    total = int(number(row["p_workers"])) * prefill.accelerators + int(number(row["d_workers"])) * decode.accelerators
+    total = (
+        int(number(row["p_workers"])) * prefill.accelerators
+        + int(number(row["d_workers"])) * decode.accelerators
+    )
     one = _service(row, facts)
     built = Models.of(resolved(one, groups=(group,))).value
     assert built is not None
@@ -74,7 +77,11 @@ def _chosen(row: dict[str, str]) -> tuple[int, int] | str:
         if seen.reasons:
             continue
         key = (seen.total_tok_per_s.value, seen.classes[0].e2e.p50.value, p)
-        if best is None or key[0] > best[0] * (1 + _EQUAL) or (key[0] > best[0] * (1 - _EQUAL) and key[1] < best[1]):
+        if (
+            best is None
+            or key[0] > best[0] * (1 + _EQUAL)
+            or (key[0] > best[0] * (1 - _EQUAL) and key[1] < best[1])
+        ):
             best = key
     return "nothing fits" if best is None else (best[2], len(splits))
 
@@ -131,7 +138,11 @@ def negative_controls() -> Line:
     figures = {label: _control(isl, osl, speed) for label, isl, osl, speed, _ in _CONTROLS}
     right = sum(ratio < 1 for ratio in figures.values())
     shown = {f"pd_over_colocated {label}": ratio for label, ratio in figures.items()}
-    return Line("Negative controls: colocated wins", "called right", {"controls": float(len(figures)), "right": float(right), **shown})
+    return Line(
+        "Negative controls: colocated wins",
+        "called right",
+        {"controls": float(len(figures)), "right": float(right), **shown},
+    )
 
 
 def _control(isl: int, osl: int, speed: float) -> float:
@@ -139,8 +150,12 @@ def _control(isl: int, osl: int, speed: float) -> float:
     group = nodes("h100-sxm", count=2)
     facts = facts_of("qwen3-32b", "bf16")
     assert facts is not None
-    one = service(facts, load(isl=isl, osl=osl, rate=None, concurrency=64), max_model_len=int(1.2 * (isl + osl)))
-    built = Models.of(resolved(one, groups=(group,), calibration=_CONTROL_FILE.replace("SPEED", str(speed)))).value
+    one = service(
+        facts, load(isl=isl, osl=osl, rate=None, concurrency=64), max_model_len=int(1.2 * (isl + osl))
+    )
+    built = Models.of(
+        resolved(one, groups=(group,), calibration=_CONTROL_FILE.replace("SPEED", str(speed)))
+    ).value
     assert built is not None
     apart = predict(built, one, _layout(group, (Shape(tp=1), 1), (Shape(tp=2), 1)))
     together = predict(built, one, Layout("colocated", (PoolLayout(Role.COLOCATED, group, Shape(tp=2), 1),)))

@@ -53,7 +53,12 @@ def _ranges(board: Board) -> Document:
             firsts = [j for j in named if j.quantity in {"ttft_p50", "ttft_mean"}]
             out[column] = {
                 label: _rounded(_inside(found, column))
-                for label, found in (("all", named), ("tokens_and_throughput", sharp), ("first_token", firsts), ("p99", tails))
+                for label, found in (
+                    ("all", named),
+                    ("tokens_and_throughput", sharp),
+                    ("first_token", firsts),
+                    ("p99", tails),
+                )
                 if found
             }
     out["accelerator_assumed"] = sorted(assumed)
@@ -80,7 +85,11 @@ def _columns(found: Sequence[Judged]) -> Document:
         seen = [j for j in found if column in j.said]
         if seen:
             errors = [j.said[column].value / j.measured - 1 for j in seen]
-            figures = {**spread_of(errors), "bias": statistics.median(errors), "in_range": _inside(seen, column)}
+            figures = {
+                **spread_of(errors),
+                "bias": statistics.median(errors),
+                "in_range": _inside(seen, column),
+            }
             out[column] = {k: _rounded(v) for k, v in figures.items()}
     return out
 
@@ -99,15 +108,25 @@ def worse(now: Document, committed: Document) -> list[str]:
                 if seen is None or column == "naive":
                     continue
                 if seen["median"] > figures["median"] * 1.1 + 0.005:
-                    found.append(f"{source} {quantity} {column}: median error {figures['median']:.1%} -> {seen['median']:.1%}")
+                    found.append(
+                        f"{source} {quantity} {column}: median error {figures['median']:.1%} -> {seen['median']:.1%}"
+                    )
     for name, line in committed["lines"].items():
         for key, value in line.get("figures", {}).items():
             seen = now["lines"].get(name, {}).get("figures", {}).get(key)
             if seen is None:
                 continue
-            if key.endswith(("mape", "median", "regret")) and "naive" not in key and "always" not in key and seen > value * 1.1 + 0.005:
+            if (
+                key.endswith(("mape", "median", "regret"))
+                and "naive" not in key
+                and "always" not in key
+                and seen > value * 1.1 + 0.005
+            ):
                 found.append(f"{name}: {key} {value:.3g} -> {seen:.3g}")
-            if key.endswith(("best_right", "agree", "right", "within_2x", "orderings_right")) and seen < value * 0.9:
+            if (
+                key.endswith(("best_right", "agree", "right", "within_2x", "orderings_right"))
+                and seen < value * 0.9
+            ):
                 found.append(f"{name}: {key} {value:.3g} -> {seen:.3g}")
     return found
 
@@ -126,10 +145,23 @@ def table_of(document: Document) -> str:
         "",
     ]
     for name, line in document["lines"].items():
-        rows.append(f"- **{name}** (bar: {line['bar']}): {_figures(line.get('figures', {}))} {line.get('note', '')}".rstrip())
+        rows.append(
+            f"- **{name}** (bar: {line['bar']}): {_figures(line.get('figures', {}))} {line.get('note', '')}".rstrip()
+        )
     rows += ["", "## Share inside the printed 80 % range", ""]
-    rows += [f"- {column}: {_figures(f)}" if isinstance(f, dict) else f"- accelerator assumed, not counted above: {', '.join(f)}" for column, f in document["ranges"].items()]
-    rows += ["", "## By source", "", "| source | quantity | rows | " + " | ".join(COLUMNS) + " |", "|---|---|---|" + "---|" * len(COLUMNS)]
+    rows += [
+        f"- {column}: {_figures(f)}"
+        if isinstance(f, dict)
+        else f"- accelerator assumed, not counted above: {', '.join(f)}"
+        for column, f in document["ranges"].items()
+    ]
+    rows += [
+        "",
+        "## By source",
+        "",
+        "| source | quantity | rows | " + " | ".join(COLUMNS) + " |",
+        "|---|---|---|" + "---|" * len(COLUMNS),
+    ]
     for source, quantities in document["sources"].items():
         for quantity, columns in quantities.items():
             count = int(columns["prior"]["rows"])

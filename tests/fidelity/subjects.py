@@ -45,7 +45,16 @@ GPU_ALIASES = {
     "see readme (8xgpu node)": "h200", "8-gpu node 4x400gbe(200gb/s)": "h800",
 }  # fmt: skip
 """Where a table does not name the accelerator, the one its model and engine were commonly run on (H200; H800)."""
-_BITS = {"fp4": 0.5625, "nvfp4": 0.5625, "mxfp4": 0.53125, "int4": 0.5625, "fp8": 1.0, "int8": 1.0, "bf16": 2.0, "fp16": 2.0}
+_BITS = {
+    "fp4": 0.5625,
+    "nvfp4": 0.5625,
+    "mxfp4": 0.53125,
+    "int4": 0.5625,
+    "fp8": 1.0,
+    "int8": 1.0,
+    "bf16": 2.0,
+    "fp16": 2.0,
+}
 _COMPUTE = {"fp4": "fp4", "nvfp4": "fp4", "fp8": "fp8", "int4": "bf16", "bf16": "bf16", "fp16": "bf16"}
 _WHOLE = {"embedding", "head", "norm", "router", "indexer"}
 """Weight groups that no published checkpoint quantises."""
@@ -124,14 +133,22 @@ def _at_precision(facts: ModelFacts, precision: str) -> ModelFacts:
     target = _BITS[precision]
     weights = []
     for group in facts.weights:
-        keep = group.name in _WHOLE or (four and facts.is_moe and group.name not in {"routed_experts", "shared_experts", "mlp"})
-        at = min(group.bytes_per_parameter, 1.0) if keep and group.name not in _WHOLE else group.bytes_per_parameter
+        keep = group.name in _WHOLE or (
+            four and facts.is_moe and group.name not in {"routed_experts", "shared_experts", "mlp"}
+        )
+        at = (
+            min(group.bytes_per_parameter, 1.0)
+            if keep and group.name not in _WHOLE
+            else group.bytes_per_parameter
+        )
         weights.append(replace(group, bytes_per_parameter=at if keep else target))
     return replace(facts, weights=tuple(weights), compute_precision=_COMPUTE[precision])  # type: ignore[arg-type]
 
 
 def _lengths(mean: float, point: Point) -> Lengths:
-    if point.source.startswith(("inferencex_via", "inferencex_joined")):  # uniform in [0.8, 1.0] of the nominal
+    if point.source.startswith(
+        ("inferencex_via", "inferencex_joined")
+    ):  # uniform in [0.8, 1.0] of the nominal
         unit = mean / 0.9
         return Lengths(mean, mean, 0.98 * unit, 0.998 * unit, 0.2 / math.sqrt(12) / 0.9)
     return Lengths(mean, mean, mean, mean, 0.0)
@@ -145,7 +162,12 @@ def _service(point: Point, facts: ModelFacts, layout: Layout) -> ResolvedService
     kv = 1.0 if point.backend.startswith("trtllm") and point.precision in {"fp8", "fp4"} else 2.0
     return service(
         facts,
-        load(isl=_lengths(point.isl, point), osl=_lengths(max(point.osl, 1.0), point), rate=rate, concurrency=cap),
+        load(
+            isl=_lengths(point.isl, point),
+            osl=_lengths(max(point.osl, 1.0), point),
+            rate=rate,
+            concurrency=cap,
+        ),
         settings={"max-num-seqs": sequences} if cap and cap / running > 700 else None,
         max_model_len=max(2048, math.ceil((point.isl + point.osl) * 1.2)),
         kv_bytes=kv,

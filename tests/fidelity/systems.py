@@ -24,7 +24,17 @@ FITTED = tuple(
 _LEVELS = ("step_miss", "batch_slope")
 _SHAPE_DOUBT = 0.5
 """Deviation of one shape's scores from those of all shapes together."""
-QUANTITIES = ("tpot", "itl_p50", "user_tps", "ttft_p50", "ttft_mean", "output_tps", "total_tps", "total_tps_gpu", "output_tps_gpu")
+QUANTITIES = (
+    "tpot",
+    "itl_p50",
+    "user_tps",
+    "ttft_p50",
+    "ttft_mean",
+    "output_tps",
+    "total_tps",
+    "total_tps_gpu",
+    "output_tps_gpu",
+)
 """Figures a fit looks at; percentiles in the tail and what follows from these are only predicted."""
 
 
@@ -33,7 +43,9 @@ def measurement_of(asked: Asked) -> Measurement | None:
     point = asked.subject.point
     values = [(q, math.log(point.value(q))) for q in QUANTITIES if q in point.measured]
     if {"tpot", "user_tps"} & point.measured.keys() and "ttft_p50" in point.measured:
-        values = [(q, v) for q, v in values if "_tps" not in q or q == "user_tps"]  # they say the rest, without the ramps
+        values = [
+            (q, v) for q, v in values if "_tps" not in q or q == "user_tps"
+        ]  # they say the rest, without the ramps
     if not values:
         return None
 

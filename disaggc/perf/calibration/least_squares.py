@@ -1,7 +1,7 @@
 """Non-negative least squares on relative residuals, robust against single bad runs. Knows numbers only.
 
-Times add up from parts that cannot be negative, and a run of 10 ms matters as much as one of 100 ms: each row is divided
-by what was measured. With a handful of columns every set of non-zero ones is tried, so that the result is exact.
+Times add up from parts that cannot be negative, and a run of 10 ms matters as much as one of 100 ms: each row is
+divided by what was measured. With a handful of columns every set of non-zero ones is tried: the result is exact.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _nonnegative(scaled: Matrix, weights: Vector) -> Vector:
 def _deviations(
     rows: Sequence[Sequence[float]], measured: Sequence[float], found: tuple[tuple[float, ...], Vector]
 ) -> tuple[float, ...]:
-    """Standard error of each coefficient over its value, from the spread of the residuals and the rows' own geometry."""
+    """Standard error of each coefficient over its value, from the residuals' spread and the rows' geometry."""
     import numpy as np  # noqa: PLC0415 - as above
 
     coefficients, weights = np.array(found[0]), found[1]

@@ -76,9 +76,7 @@ def fit(measurements: Sequence[Measurement], names: Sequence[str], *, belief: Be
 
 
 class _Problem:
-    def __init__(
-        self, measurements: Sequence[Measurement], names: Sequence[str], belief: Belief
-    ) -> None:
+    def __init__(self, measurements: Sequence[Measurement], names: Sequence[str], belief: Belief) -> None:
         import numpy as np  # noqa: PLC0415 - heavy, and only a fit needs it
 
         self._np = np

@@ -13,7 +13,16 @@ from disaggc.perf.estimate import Basis
 _Z90 = 1.2815515594457831
 _KNOWN = 0.1
 """Share of a constant's doubt that must be gone before a calibration states it; the rest stays with the priors."""
-DECODE_KINDS = ("tpot", "itl_p50", "output_tps", "total_tps", "output_tps_gpu", "total_tps_gpu", "user_tps", "rps")
+DECODE_KINDS = (
+    "tpot",
+    "itl_p50",
+    "output_tps",
+    "total_tps",
+    "output_tps_gpu",
+    "total_tps_gpu",
+    "user_tps",
+    "rps",
+)
 PROMPT_KINDS = ("ttft_p50", "ttft_mean")
 
 
@@ -23,7 +32,7 @@ _PROMPT = Range(0.5, 1.0, 2.0)
 
 
 def loosened(prior: Constants) -> Constants:
-    """The priors as a fit starts from them: with a factor on every step and on every prompt, which a plan does not vary."""
+    """The priors as a fit starts from them: with a factor on every step and prompt, which a plan does not vary."""
     return replace(prior, step_miss=_STEP, prompt_miss=_PROMPT)
 
 

@@ -110,8 +110,12 @@ class _PoolBuilder:
         self.fit = self._sized()
 
     def _sized(self) -> Fit:
-        demand = MemoryDemand(self.service.classes, self.rate, self.times.handoff_s, self.times.lease_s)
-        sized = fit(self.service, self.group, self.kind.role, shape=self.kind.shape, demand=demand)
+        role, shape = self.kind.role, self.kind.shape
+        seen = self.models.seen_kv_tokens(self.service, self.group, role, shape=shape)
+        demand = MemoryDemand(
+            self.service.classes, self.rate, self.times.handoff_s, self.times.lease_s, seen_tokens=seen
+        )
+        sized = fit(self.service, self.group, role, shape=shape, demand=demand)
         if isinstance(sized, NoFit):
             # The solver placed only replicas that fit; anything else is a bug of ours.
             raise TypeError(f"{self.service.name}: {sized}")
@@ -202,7 +206,9 @@ class _PoolBuilder:
         )
 
     def _sizes(self) -> EngineSizes:
-        measured = self.models.constants(self.service, self.group, self.kind.shape).basis is not Basis.PRIOR
+        measured = (
+            self.fit.basis is not Basis.PRIOR
+        )  # a fixed size that is only computed may run out of memory
         # A CPU engine would take its share of all the host's memory, not of what the plan gives it.
         known = measured or self.group.accelerator.vendor == "cpu"
         return EngineSizes(

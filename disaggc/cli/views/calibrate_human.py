@@ -1,0 +1,70 @@
+"""What a calibration found, for people: fits with their errors, what is not pinned down, what was left aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from disaggc.perf.calibration.calibrate import Advised, Calibrated
+from disaggc.perf.calibration.engine_fit import Part
+
+_MOST_DROPPED = 12
+_UNITS = {
+    "decode_fixed_s": "ms", "decode_per_sequence_s": "us/sequence", "decode_per_token_s": "ns/token of context",
+    "prefill_s": "ms", "prefill_per_token_s": "us/token", "prefill_per_square_s": "ps/token^2",
+    "kv_setup_s": "ms", "kv_byte_s": "ns/byte",
+}  # fmt: skip
+_SCALES = {
+    "ms": 1e3,
+    "us/sequence": 1e6,
+    "ns/token of context": 1e9,
+    "us/token": 1e6,
+    "ps/token^2": 1e12,
+    "ns/byte": 1e9,
+}
+
+
+def report(done: Calibrated) -> str:
+    """The report that goes beside the file."""
+    return "\n".join(_lines(done))
+
+
+def _lines(done: Calibrated) -> Iterator[str]:
+    yield f"{done.runs} runs read"
+    for engine in done.engines:
+        yield from _engine(engine)
+    if done.dropped:
+        yield f"\nleft aside ({len(done.dropped)}):"
+        yield from (f"  {one}" for one in done.dropped[:_MOST_DROPPED])
+        if len(done.dropped) > _MOST_DROPPED:
+            yield f"  and {len(done.dropped) - _MOST_DROPPED} more"
+
+
+def _engine(engine: Advised) -> Iterator[str]:
+    one = engine.fitted
+    yield f"\n{one.model} on {one.accelerator}, {one.shape}"
+    if not one.fit.parts:
+        yield "  nothing could be fitted; the priors stay"
+    for part in one.fit.parts:
+        yield from _part(part)
+    for name, value in one.fit.single.items():
+        yield f"  {name} {value:.4g}"
+    if one.kv_tokens:
+        yield f"  KV {one.kv_tokens} tokens per engine, measured"
+    if engine.next_run is not None:
+        run = engine.next_run
+        yield (
+            f"  most useful next run: {run.kind}, {run.isl} in, {run.osl} out, {run.concurrency} in flight "
+            "(`disaggc calibrate --plan SPEC` prints it)"
+        )
+
+
+def _part(part: Part) -> Iterator[str]:
+    left_out = "too few runs to leave one out"
+    if part.left_out_error is not None:
+        left_out = f"{part.left_out_error:.1%} with each run left out"
+    yield f"  {part.title}: {len(part.runs)} runs, error {part.error:.1%}, {left_out}"
+    for name, given in part.ranges().items():
+        unit = _UNITS[name]
+        low, mid, high = (value * _SCALES[unit] for value in (given.low, given.mid, given.high))
+        loose = "  not pinned down by these runs" if name in part.loose else ""
+        yield f"    {name} {mid:.4g} {unit} [{low:.4g}, {high:.4g}]{loose}"

@@ -1,0 +1,124 @@
+"""Result files -> the calibration of every (model, accelerator, shape) in them, and what was learnt on the way.
+
+Reads files and the catalog; writes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from disaggc import __version__
+from disaggc.catalog.load import Catalog
+from disaggc.ir.plan import Shape
+from disaggc.perf.calibration.checks import checked
+from disaggc.perf.calibration.engine_fit import fit_engine
+from disaggc.perf.calibration.formats import read_results
+from disaggc.perf.calibration.reading import Dropped, Reading, Setting
+from disaggc.perf.calibration.schedule import BenchRun, most_useful, schedule
+from disaggc.perf.calibration.written import Fitted, calibration_of
+from disaggc.perf.calibration_file import Calibration, Provenance
+
+_USUAL_LENGTH, _USUAL_SEQUENCES = 16384, 256
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """A fitted engine and the run that would teach most about it; None where nothing would."""
+
+    fitted: Fitted
+    next_run: BenchRun | None
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """Everything a set of result files gave. calibration: None where nothing could be fitted."""
+
+    calibration: Calibration | None
+    engines: tuple[Advised, ...]
+    runs: int
+    dropped: tuple[Dropped, ...]
+
+
+def shape_from(text: str) -> Shape | None:
+    """`tp8`, `tp4 dp2 ep8` as plans write shapes; None where it is something else."""
+    parts = re.findall(r"(tp|pp|dp|ep)(\d{1,4})", text)
+    if not parts or re.sub(r"(tp|pp|dp|ep)\d{1,4}|[\s,]", "", text):
+        return None
+    sizes = {name: int(size) for name, size in parts}
+    return Shape(**sizes) if min(sizes.values()) > 0 and len(sizes) == len(parts) else None
+
+
+def calibrate(paths: Sequence[Path], over: Setting, catalog: Catalog) -> Calibrated:
+    """Reads, checks and fits. over: what the user says, before anything the files say."""
+    readings, dropped = read_results(paths)
+    engines: dict[tuple[str, str, Shape], list[Reading]] = {}
+    for reading in readings:
+        key = _engine_of(reading, over, catalog)
+        if isinstance(key, str):
+            dropped.append(Dropped(reading.name, "run skipped", key))
+        else:
+            engines.setdefault(key, []).append(_with(reading, over))
+    advised = []
+    for (model, accelerator, shape), runs in engines.items():
+        kept, lost = checked(runs, _peak_prompt_s(catalog, model, (accelerator, shape)))
+        facts = catalog.model(model)
+        fit = fit_engine(kept, kv_bytes_per_token=facts.kv_bytes_per_token if facts else None)
+        dropped += [*lost, *fit.dropped]
+        tokens = [r.setting.kv_tokens for r in runs if r.setting.kv_tokens]
+        fitted = Fitted(model, accelerator, shape, fit, min(tokens) if tokens else None)
+        advised.append(Advised(fitted, most_useful(fit, schedule(_USUAL_LENGTH, _USUAL_SEQUENCES))))
+    found = [a.fitted for a in advised if a.fitted.fit.parts or a.fitted.kv_tokens]
+    calibration = calibration_of(found, _provenance(readings, found)) if found else None
+    return Calibrated(calibration, tuple(advised), len(readings), tuple(dropped))
+
+
+def _with(reading: Reading, over: Setting) -> Reading:
+    return replace(reading, setting=over.over(reading.setting))
+
+
+def _engine_of(reading: Reading, over: Setting, catalog: Catalog) -> tuple[str, str, Shape] | str:
+    """What the run was made on, or what is missing to know it."""
+    setting = over.over(reading.setting)
+    if setting.model is None:
+        return "its model is unknown: pass `--model`"
+    if setting.accelerator is None:
+        return "its accelerator is unknown: pass `--accelerator`"
+    accelerator = catalog.accelerator(setting.accelerator.lower())
+    if accelerator is None:
+        return f"accelerator `{setting.accelerator[:40]}` is not in the catalog: pass `--accelerator`"
+    shape = shape_from(setting.shape or "")
+    if shape is None:
+        return "the shape of its engines is unknown: pass `--shape`, e.g. tp8"
+    return setting.model, accelerator.id, shape
+
+
+def _peak_prompt_s(catalog: Catalog, model: str, on: tuple[str, Shape]) -> float | None:
+    """Seconds one prompt token takes when every FLOP of every accelerator of the engine counts."""
+    facts, accelerator = catalog.model(model), catalog.accelerator(on[0])
+    if facts is None or accelerator is None:
+        return None
+    return 2 * facts.active_parameters / (accelerator.flops(facts.compute_precision) * on[1].accelerators)
+
+
+def _provenance(readings: Iterable[Reading], fitted: Sequence[Fitted]) -> Provenance:
+    used = {run.rpartition("[")[0] or run for one in fitted for part in one.fit.parts for run in part.runs}
+    errors = {}
+    for one in fitted:
+        for part in one.fit.parts:
+            error = part.error if part.left_out_error is None else part.left_out_error
+            errors[f"{one.accelerator} {one.shape} {part.title}"] = float(f"{error:.3g}")
+    return Provenance(
+        tool="disaggc calibrate",
+        disaggc=__version__,
+        sources=tuple(sorted({reading.tool for reading in readings})),
+        digests={Path(name).name: _digest(Path(name)) for name in sorted(used) if Path(name).is_file()},
+        errors=errors,
+    )
+
+
+def _digest(path: Path) -> str:
+    return "sha256:" + hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,94 @@
+"""A fit -> the calibration file that plans pick up, with where every number comes from. No I/O.
+
+The front end's time stands in the fitted first tokens already, so that only the proxy's own leg is left beside them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from disaggc.ir.plan import Shape
+from disaggc.perf.calibration.engine_fit import EngineFit, Part
+from disaggc.perf.calibration_file import Calibration, Entry, MeasuredMemory, Provenance
+from disaggc.perf.constants import Range
+
+_Z90 = 1.2815515594457831
+_SPREAD = 1.25
+"""Deviation of a normal error over its mean absolute value."""
+_OWN_LEG = Range(0.3e-3, 1e-3, 4e-3)
+_SINGLE_DOUBT = 1.1
+_DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The fit of one (model, accelerator, shape). kv_tokens: of one engine, where its log was read."""
+
+    model: str
+    accelerator: str
+    shape: Shape
+    fit: EngineFit
+    kv_tokens: int | None = None
+
+
+def calibration_of(fitted: list[Fitted], provenance: Provenance) -> Calibration:
+    """The file's content; parts that were not fitted leave their constants to the priors."""
+    return Calibration(
+        version=1,
+        provenance=provenance,
+        entries=tuple(
+            Entry(
+                model=one.model,
+                accelerator=one.accelerator,
+                shape=one.shape,
+                basis="calibrated",
+                constants={name: _three(given) for name, given in constants_of(one.fit).items()},
+                memory=None if one.kv_tokens is None else MeasuredMemory(kv_tokens=one.kv_tokens),
+            )
+            for one in fitted
+        ),
+    )
+
+
+def constants_of(fit: EngineFit) -> dict[str, Range]:
+    """The constants that a fit states."""
+    out: dict[str, Range] = {}
+    for part in fit.parts:
+        found = part.ranges()
+        if part.title == "kv transfer":
+            byte = found.pop("kv_byte_s")
+            if byte.mid > 0:
+                found["kv_bytes_per_s"] = Range(1 / byte.high, 1 / byte.mid, 1 / byte.low)
+        out |= found
+    for title, name in (("decode step", "step_miss"), ("prefill", "prompt_miss")):
+        of_title = fit.part(title)
+        if of_title is not None:
+            out[name] = _unexplained(of_title)
+    if fit.part("prefill") is not None:
+        out["hop_s"] = _OWN_LEG
+    return out | {
+        name: Range(value / _SINGLE_DOUBT, value, value * _SINGLE_DOUBT) for name, value in fit.single.items()
+    }
+
+
+def _unexplained(part: Part) -> Range:
+    """What the fit misses on runs it did not see, as the 80 % range of a factor."""
+    error = part.error if part.left_out_error is None else part.left_out_error
+    width = math.exp(_Z90 * _SPREAD * error)
+    return Range(1 / width, 1.0, width)
+
+
+def _three(given: Range) -> tuple[float, float, float]:
+    low, mid, high = (float(f"{value:.{_DIGITS}g}") for value in (given.low, given.mid, given.high))
+    return low, mid, high
+
+
+def file_text(calibration: Calibration) -> str:
+    """YAML, keys in the order of the format."""
+    import yaml  # noqa: PLC0415 - only a written file needs it
+
+    document = calibration.model_dump(mode="json", exclude_none=True, exclude_defaults=False)
+    for entry in document["entries"]:
+        entry["shape"] = {k: v for k, v in entry["shape"].items() if v != 1} or {"tp": 1}
+    return yaml.safe_dump(document, sort_keys=False, default_flow_style=None, width=110)

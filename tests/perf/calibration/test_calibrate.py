@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from disaggc.ir.plan import Role, Shape
+from disaggc.perf.calibration.calibrate import calibrate, shape_from
+from disaggc.perf.calibration.reading import Setting
+from disaggc.perf.calibration.schedule import schedule
+from disaggc.perf.calibration.written import constants_of, file_text
+from disaggc.perf.calibration_file import read_calibration
+from disaggc.perf.estimate import Basis
+from disaggc.resolve.model import CalibrationSource
+from tests.perf.calibration.runs import MODEL, Engine, written
+from tests.perf.perf_cases import CATALOG, bench, load, nodes
+
+EVERY = schedule(16384, 256)
+
+
+@pytest.fixture
+def results(tmp_path):
+    engine = Engine()
+    for i, run in enumerate(EVERY):
+        written(tmp_path, f"{i}", engine.run(run.kind, run.isl, run.osl, run.concurrency))
+    return tmp_path
+
+
+def test_the_schedule_is_thirteen_runs_within_the_model_length():
+    for longest, sequences in ((16384, 256), (4096, 64), (1024, 8), (131072, 1024)):
+        runs = schedule(longest, sequences)
+        assert len(runs) == 13
+        assert len(set(runs)) == 13 or longest < 4096
+        assert all(r.isl + r.osl <= longest for r in runs), (
+            longest,
+            [r for r in runs if r.isl + r.osl > longest],
+        )
+
+
+def test_the_constants_of_a_known_engine_come_back(results):
+    engine = Engine()
+    done = calibrate([results], Setting(), CATALOG)
+    (one,) = done.engines
+    found = constants_of(one.fitted.fit)
+    assert found["decode_fixed_s"].mid == pytest.approx(engine.a, rel=0.02)
+    assert found["decode_per_sequence_s"].mid == pytest.approx(engine.b, rel=0.05)
+    assert found["decode_per_token_s"].mid == pytest.approx(engine.c, rel=0.05)
+    assert found["prefill_s"].mid == pytest.approx(engine.p0, rel=0.02)
+    assert found["prefill_per_token_s"].mid == pytest.approx(engine.token, rel=0.02)
+    assert found["prefill_per_square_s"].mid == pytest.approx(engine.square, rel=0.05)
+    assert found["kv_setup_s"].mid == pytest.approx(engine.kv_setup, rel=0.05)
+    assert found["kappa"].mid == pytest.approx(engine.kappa, rel=0.05)
+    assert 1 / found["kv_bytes_per_s"].mid == pytest.approx(engine.kv_byte, rel=0.05)
+
+
+def test_the_file_is_picked_up_by_the_models_with_basis_and_range(results):
+    done = calibrate([results], Setting(kv_tokens=480_000), CATALOG)
+    text = file_text(done.calibration)
+    assert not read_calibration(CalibrationSource("c", text)).failed
+    group = nodes("mi300x")
+    one = bench(MODEL, group, Shape(tp=8), load(isl=1024, osl=512, concurrency=64), calibration=text)
+    step = one.models.engine(one.service, group, Shape(tp=8)).decode_step(64, 64 * 1280)
+    assert step.basis is Basis.CALIBRATED
+    assert step.value == pytest.approx(Engine().step(64, 1280), rel=0.03)
+    assert step.low < step.value < step.high
+    fit = one.models.memory(one.service, group, Role.DECODE, shape=Shape(tp=8))
+    assert fit.basis is Basis.MEASURED
+    assert fit.kv_tokens_low == fit.kv_tokens_high == 480_000
+    other = one.models.memory(one.service, group, Role.DECODE, shape=Shape(tp=4))
+    assert other.basis is Basis.PRIOR
+    plain = bench(MODEL, group, Shape(tp=8), load(concurrency=8))
+    assert one.models.constants(one.service, group, Shape(tp=4)) == plain.models.constants(
+        plain.service, group, Shape(tp=4)
+    )
+
+
+def test_the_file_says_where_it_comes_from(results):
+    calibration = calibrate([results], Setting(), CATALOG).calibration
+    provenance = calibration.provenance
+    assert provenance.tool == "disaggc calibrate"
+    assert provenance.sources == ("vllm bench serve",)
+    assert all(digest.startswith("sha256:") for digest in provenance.digests.values())
+    assert len(provenance.digests) == 13 - 2  # the mixed runs are read against the fit, not fitted
+    assert set(provenance.errors) == {
+        f"mi300x tp8 {part}" for part in ("decode step", "prefill", "kv transfer")
+    }
+    assert all(error < 0.05 for error in provenance.errors.values())
+
+
+def test_noise_stays_inside_the_stated_range(tmp_path):
+    engine = Engine(noise=0.05)
+    for i, run in enumerate(EVERY):
+        written(tmp_path, f"{i}", engine.run(run.kind, run.isl, run.osl, run.concurrency))
+    text = file_text(calibrate([tmp_path], Setting(), CATALOG).calibration)
+    group = nodes("mi300x")
+    one = bench(MODEL, group, Shape(tp=8), load(concurrency=64), calibration=text)
+    model = one.models.engine(one.service, group, Shape(tp=8))
+    points = [(b, s) for b in (4, 16, 64, 200) for s in (512, 2048, 8192)]
+    steps = [(model.decode_step(b, b * s), engine.step(b, s)) for b, s in points]
+    assert all(e.low <= true <= e.high for e, true in steps)
+    assert max(abs(e.value / true - 1) for e, true in steps) < 0.2
+
+
+def test_too_few_runs_leave_the_priors_and_say_what_to_run(tmp_path):
+    path = written(tmp_path, "one", Engine().run("decode", 128, 512, 1))
+    done = calibrate([path], Setting(), CATALOG)
+    assert done.calibration is None
+    assert "decode step: not fitted, 1 runs cannot determine 3 constants" in [str(d) for d in done.dropped]
+    assert done.engines[0].next_run is not None
+
+
+def test_what_runs_cannot_pin_down_is_named(tmp_path):
+    engine = Engine(noise=0.02)
+    for concurrency in (1, 2, 3, 4):  # one prompt length: b and c act as one
+        written(tmp_path, f"{concurrency}", engine.run("decode", 128, 128, concurrency))
+    (one,) = calibrate([tmp_path], Setting(), CATALOG).engines
+    part = one.fitted.fit.part("decode step")
+    assert {"decode_per_sequence_s", "decode_per_token_s"} & set(part.loose)
+    assert one.next_run is not None
+    assert one.next_run.kind in {"decode", "prefill"}
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"disaggc_accelerator": ""}, "--accelerator"),
+        ({"disaggc_shape": "wide"}, "--shape"),
+        ({"disaggc_accelerator": "abacus"}, "not in the catalog"),
+    ],
+)
+def test_a_run_that_does_not_say_what_it_measured_is_skipped_with_the_option(tmp_path, setting, says):
+    path = written(tmp_path, "one", {**Engine().run("decode", 128, 512, 1), **setting})
+    (dropped,) = calibrate([path], Setting(), CATALOG).dropped
+    assert says in dropped.why
+
+
+def test_shapes_as_plans_write_them():
+    assert shape_from("tp8") == Shape(tp=8)
+    assert shape_from("tp4 dp2 ep8") == Shape(tp=4, dp=2, ep=8)
+    assert shape_from("tp4,dp2") == Shape(tp=4, dp=2)
+    for bad in ("", "8", "tp0", "tp4 tp8", "tp4; rm -rf"):
+        assert shape_from(bad) is None
+
+
+def test_a_file_survives_json_that_is_none(tmp_path):
+    for name, text in (("a", "{"), ("b", "[1, 2]"), ("c", json.dumps({"x": math.pi})), ("d", "[" * 100_000)):
+        (tmp_path / f"{name}.json").write_text(text)
+    done = calibrate([tmp_path, tmp_path / "absent.json"], Setting(), CATALOG)
+    assert done.calibration is None
+    assert done.runs == 0
+    assert len(done.dropped) == 6
