@@ -23,6 +23,7 @@ from disaggc.cli.options import (
     SpecFiles,
     TargetOption,
     Upgrade,
+    out_path,
     spec_files,
 )
 
@@ -34,7 +35,10 @@ def build(
     spec: SpecFiles = None,
     *,
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="Where to write; other files there are kept.")
+        Path,
+        typer.Option(
+            "--out", metavar="DIR", parser=out_path, help="Where to write; other files there are kept."
+        ),
     ],
     file: MoreFiles = None,
     sets: Sets = None,

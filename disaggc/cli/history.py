@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from disaggc.spec.files import read_file
 
 if TYPE_CHECKING:
     from disaggc.ir.changes import Baseline
@@ -15,6 +18,8 @@ if TYPE_CHECKING:
 FOLDER = ".disaggc"
 LOCK = "disaggc.lock"
 SCHEMA = "disaggc.last-build/v1"
+RECORD_LIMIT = 64 * 2**20
+"""Largest record of a build that is read; ten thousand replicas take 20 MiB."""
 
 
 def record_path(spec: Path, target: str) -> Path:
@@ -43,7 +48,10 @@ def last_build(spec: Path, target: str) -> Baseline | None:
     from disaggc.ir.changes import Baseline, Facet, Origin
 
     try:
-        found: dict[str, Any] = json.loads(record_path(spec, target).read_text(encoding="utf-8"))
+        content = read_file(record_path(spec, target), RECORD_LIMIT)
+        if not isinstance(content, bytes):
+            return None
+        found: dict[str, Any] = json.loads(content)
         if found["schema"] != SCHEMA:
             return None
         facets = {
@@ -54,7 +62,7 @@ def last_build(spec: Path, target: str) -> Baseline | None:
             found["origin"]["catalog"], found["origin"]["calibration"], found["origin"]["disaggc"]
         )
         return Baseline(facets, {str(path): str(value) for path, value in found["fields"].items()}, origin)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
@@ -88,11 +96,21 @@ def record_build(spec: Path, target: str, *, plan: DeploymentPlan, fields: Mappi
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """The whole new file or the whole old one, whenever the process dies."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """The whole new file or the whole old one, whenever the process dies.
+
+    A link stays a link and its file is written. What is no regular file (/dev/null, a pipe) is written to: putting a
+    file in its place would take the device from everybody.
+    """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+        return
+    place = Path(os.path.realpath(path))
+    temporary = place.with_name(f".{place.name[:100]}.{secrets.token_hex(6)}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
+        with temporary.open("x", encoding="utf-8") as file:
+            file.write(text)
+        temporary.replace(place)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -57,6 +57,13 @@ class Deny(StrEnum):
     WARNINGS = "warnings"
 
 
+def out_path(text: str) -> Path:
+    """A path to write to. An empty one is an unset variable, not the working directory."""
+    if not text:
+        raise typer.BadParameter("the path is empty")
+    return Path(text)
+
+
 DEFAULT_SPEC = Path("disaggc.yaml")
 
 SpecFiles = Annotated[

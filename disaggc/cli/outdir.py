@@ -14,7 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from disaggc.cli.history import RECORD_LIMIT
 from disaggc.emit.artifacts import Artifact, ArtifactSet
+from disaggc.spec.files import read_file
 
 RECORD = ".disaggc-build.json"
 RECORD_SCHEMA = "disaggc.build-record/v1"
@@ -67,27 +69,29 @@ def write_tree(directory: Path, artifacts: ArtifactSet, *, fingerprint: str) -> 
 
 
 def _recorded(directory: Path) -> frozenset[str]:
+    place = directory / RECORD
+    if directory.exists() and not directory.is_dir():
+        raise OutputError(f"`{directory}` is not a directory")
+    if not os.path.lexists(place):
+        return frozenset()
+    content = read_file(place, RECORD_LIMIT)
+    if not isinstance(content, bytes):
+        raise OutputError(f"`{place}`: {content.message}")
     try:
-        document = json.loads((directory / RECORD).read_text(encoding="utf-8"))
+        document = json.loads(content)
         if document["schema"] != RECORD_SCHEMA:
             raise OutputError(f"`{directory / RECORD}` was written by another version of disaggc")
         paths = frozenset(str(entry["path"]) for entry in document["files"])
-    except FileNotFoundError:
-        return frozenset()
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise OutputError(
             f"`{directory / RECORD}` is damaged; remove the directory and build again"
         ) from None
-    except OSError as problem:
-        raise OutputError(f"`{directory / RECORD}`: {problem.strerror}") from None
     if any(not _inside(path) for path in paths):
         raise OutputError(f"`{directory / RECORD}` names files outside the directory")
     return paths
 
 
 def _refuse_foreign(directory: Path, wanted: Iterable[str], own: frozenset[str]) -> None:
-    if directory.exists() and not directory.is_dir():
-        raise OutputError(f"`{directory}` is not a directory")
     for path in wanted:
         if not _inside(path):
             raise ValueError(f"artifact path {path!r} leaves its directory")
@@ -108,7 +112,7 @@ def _inside(path: str) -> bool:
 
 def _present(directory: Path, path: str) -> str | None:
     place = directory / path
-    if place.is_symlink():
+    if os.path.lexists(place) and (place.is_symlink() or not place.is_file()):
         return ""
     try:
         return place.read_bytes().decode("utf-8")

@@ -22,6 +22,7 @@ from disaggc.cli.options import (
     SpecFiles,
     TargetOption,
     Upgrade,
+    out_path,
     spec_files,
 )
 
@@ -36,7 +37,8 @@ def plan(
     sets: Sets = None,
     target: TargetOption = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Save the plan to this file.")
+        Path | None,
+        typer.Option("--out", metavar="FILE", parser=out_path, help="Save the plan to this file."),
     ] = None,
     refresh: Annotated[
         bool | None,

@@ -1,4 +1,4 @@
-"""Plans as bytes: one spelling per plan, a fingerprint of what should exist, and reading older files.
+"""Plans as bytes: one spelling per plan, a fingerprint of what should exist, and reading saved files.
 
 Knows no stage that makes plans. Numbers are written with nine significant digits: far finer than any prediction,
 coarser than the last bits in which two machines' arithmetic may differ.
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from pydantic import ValidationError
 
@@ -19,8 +18,6 @@ SAVED_PLAN = "disaggc.saved-plan/v1"
 """Name of the file format written by `disaggc plan --out`."""
 
 _DIGITS = 9
-_UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""Plan version -> how to read it as the next version; empty while version 1 is the only one."""
 
 
 class UnreadablePlanError(ValueError):
@@ -59,7 +56,7 @@ def read_saved_plan(text: str) -> DeploymentPlan:
     """The plan in a file written by `saved_plan_text`, checked against its own fingerprint."""
     try:
         document = json.loads(text)
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise UnreadablePlanError(f"not JSON: {problem}") from None
     if not isinstance(document, dict) or document.get("schema") != SAVED_PLAN:
         raise UnreadablePlanError(f"not a saved plan: `schema` is not `{SAVED_PLAN}`")
@@ -67,7 +64,7 @@ def read_saved_plan(text: str) -> DeploymentPlan:
     if not isinstance(body, dict):
         raise UnreadablePlanError("the saved plan has no `plan`")
     try:
-        plan = DeploymentPlan.model_validate_json(json.dumps(_upgraded(body)))
+        plan = DeploymentPlan.model_validate_json(json.dumps(body))
     except ValidationError as problem:
         first = problem.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
@@ -75,14 +72,6 @@ def read_saved_plan(text: str) -> DeploymentPlan:
     if fingerprint(plan) != document.get("fingerprint"):
         raise UnreadablePlanError("the plan was changed after it was saved: its fingerprint does not match")
     return plan
-
-
-def _upgraded(body: dict[str, Any]) -> dict[str, Any]:
-    version = body.get("version")
-    while isinstance(version, int) and version in _UPGRADES:
-        body = _UPGRADES[version](body)
-        version = body.get("version")
-    return body
 
 
 def _settled(value: object) -> object:

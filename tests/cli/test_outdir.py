@@ -111,6 +111,7 @@ def test_a_path_out_of_the_directory_is_a_bug(tmp_path, path):
     [
         ("{", "damaged"),
         ("[]", "damaged"),
+        ("[" * 100_000, "damaged"),
         ('{"schema": "disaggc.build-record/v9", "files": []}', "another version"),
         ('{"schema": "disaggc.build-record/v1", "files": [{"path": "../../etc/passwd"}]}', "outside"),
     ],
@@ -118,6 +119,14 @@ def test_a_path_out_of_the_directory_is_a_bug(tmp_path, path):
 def test_a_bad_record_is_refused(tmp_path, record, says):
     (tmp_path / RECORD).write_text(record)
     with pytest.raises(OutputError, match=says):
+        write_tree(tmp_path, tree(a="1"), fingerprint="f")
+
+
+@pytest.mark.parametrize("name", [RECORD, "a"])
+def test_a_pipe_in_the_way_is_refused_at_once(tmp_path, name):
+    """Opening it would wait for a writer that never comes."""
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(OutputError):
         write_tree(tmp_path, tree(a="1"), fingerprint="f")
 
 
