@@ -27,8 +27,8 @@ class MemoryDemand:
     """What one replica must hold.
 
     rate: requests/s it prefills. handoff_s: from the end of prefill to the end of the transfer (hop, decode queue,
-    transfer). lease_s: how long KV stays when decode never fetches it. seen_tokens: KV tokens an engine of this kind was
-    found to have; takes the place of what is computed.
+    transfer). lease_s: how long KV stays when decode never fetches it. seen_tokens: KV tokens such an engine was
+    seen to have, instead of what is computed.
     """
 
     classes: tuple[ClassLoad, ...]

@@ -115,7 +115,8 @@ def _decode(readings: Sequence[Reading], dropped: list[Dropped]) -> Part | None:
     found: list[Row] = []
     for r in readings:
         batch, step = batch_of(r), step_of(r)
-        if r.setting.kind == "mixed" or r.osl < _LONG or not (math.isfinite(step) and step > 0 and math.isfinite(batch)):
+        known = math.isfinite(step) and step > 0 and math.isfinite(batch)
+        if r.setting.kind == "mixed" or r.osl < _LONG or not known:
             continue
         if math.isfinite(r.acceptance):
             dropped.append(Dropped(r.name, "token times dropped", "speculative decoding was on"))

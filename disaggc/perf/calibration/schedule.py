@@ -51,7 +51,7 @@ def schedule(longest: int, sequences: int) -> tuple[BenchRun, ...]:
     far = max(256, min(8192, longest - 512))
     middle = min(2048, far)
     decode = ((128, 1), (128, top), (middle, max(2, top // 4)), (far, 8), (far, max(9, top // 4)))
-    prefill = ((512, 1), (middle, 1), (max(1024, min(32768, longest - 8)), 1), (middle, 16))
+    prefill = ((512, 1), (middle, 1), (max(far, min(32768, longest - 8)), 1), (middle, 16))
     runs = [BenchRun("decode", isl, min(512, longest // 4), c) for isl, c in decode]
     runs += [BenchRun("prefill", isl, 1, c) for isl, c in prefill]
     runs += [BenchRun("mixed", isl, 256, max(2, top // 8)) for isl in (middle, far)]

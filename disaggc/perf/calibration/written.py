@@ -16,6 +16,8 @@ from disaggc.perf.constants import Range
 _Z90 = 1.2815515594457831
 _SPREAD = 1.25
 """Deviation of a normal error over its mean absolute value."""
+_LEAST = 0.03
+"""Two equal runs differ by that much, whatever a fit says."""
 _OWN_LEG = Range(0.3e-3, 1e-3, 4e-3)
 _SINGLE_DOUBT = 1.1
 _DIGITS = 4
@@ -75,7 +77,7 @@ def constants_of(fit: EngineFit) -> dict[str, Range]:
 def _unexplained(part: Part) -> Range:
     """What the fit misses on runs it did not see, as the 80 % range of a factor."""
     error = part.error if part.left_out_error is None else part.left_out_error
-    width = math.exp(_Z90 * _SPREAD * error)
+    width = math.exp(_Z90 * max(_LEAST, _SPREAD * error))
     return Range(1 / width, 1.0, width)
 
 
