@@ -44,7 +44,7 @@ def accelerators(
     return Exit.DONE
 
 
-@app.command("models")
+@app.command("models", short_help="List models, or size one by id or config.json.")
 def models(
     model: Annotated[
         str | None, typer.Argument(metavar="ID|CONFIG.JSON", help="One model: a catalog id or a config.json.")
@@ -67,9 +67,10 @@ def models(
         return Exit.DONE
     found = _model(catalog, model)
     if found.diagnostics:
+        from disaggc.diagnostics.codes import CODES
         from disaggc.diagnostics.render import Report
 
-        console.report(Report(found.diagnostics))
+        console.report(Report(found.diagnostics, names={code.id: code.name for code in CODES.values()}))
     if found.value is None:
         return Exit.ERRORS
     console.result(json.model(found.value).text() if output is Format.JSON else human.model(found.value))
@@ -121,7 +122,7 @@ def connectors(
     return Exit.DONE
 
 
-@app.command("fabrics")
+@app.command("fabrics", short_help="List networks, their line rates and what KV reaches.")
 def fabrics(
     output: FormatOption = Format.HUMAN,
     *,
@@ -144,6 +145,7 @@ def _model(catalog: Catalog, name: str) -> Outcome[ModelFacts]:
     """A config.json where the name is a file or ends like one, else a catalog id."""
     from disaggc.catalog.model_config import read_model_config
     from disaggc.diagnostics import Outcome, error
+    from disaggc.spec.near import misspelt
 
     path = Path(name)
     if name.endswith(".json") or path.is_file():
@@ -155,6 +157,8 @@ def _model(catalog: Catalog, name: str) -> Outcome[ModelFacts]:
         return read_model_config(text, name)
     facts = catalog.model(name)
     if facts is None:
-        advice = "see `disaggc catalog models`, or give the path of its config.json"
+        near = misspelt(name, catalog.model_ids)
+        meant = f"did you mean `{near}`? else " if near else ""
+        advice = f"{meant}see `disaggc catalog models`, or give the path of its config.json"
         return Outcome(None, (error("DGC202", f"the catalog does not know the model `{name}`", help=advice),))
     return Outcome(facts)

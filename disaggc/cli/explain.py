@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -24,6 +24,11 @@ from disaggc.cli.options import (
     TargetOption,
     Upgrade,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from disaggc.diagnostics.codes import Code
 
 _CODE = re.compile(r"dgc\d+", re.IGNORECASE)
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -79,8 +84,7 @@ def _explain_code(text: str, output: Format, *, console: Console) -> int:
 
     page = rule_page(text)
     if page is None:
-        numbers = ", ".join(code.id for code in known_codes())
-        console.fail(f"`{text}` is neither a file nor a code; codes: {numbers}")
+        console.fail(f"`{text}` is neither a file nor a code{_meant(text, known_codes())}")
         return Exit.ERRORS
     if output is Format.JSON:
         from disaggc.cli.views.explain_json import PageDocument
@@ -89,3 +93,11 @@ def _explain_code(text: str, output: Format, *, console: Console) -> int:
     else:
         console.result(page)
     return Exit.DONE
+
+
+def _meant(text: str, codes: Iterable[Code]) -> str:
+    """The codes that begin alike, or whose name has a word of it; every code where none does."""
+    known = list(codes)
+    stem, words = text.upper()[:4], set(text.lower().split("-"))
+    near = [code for code in known if code.id[:4] == stem or words & set(code.name.split("-"))]
+    return "; there are:" + "".join(f"\n  {code.id} {code.name}" for code in near or known)

@@ -35,7 +35,9 @@ def init(
     if example not in names:
         raise typer.BadParameter(f"no example `{example}`; there are: {', '.join(names)}")
     texts = {
-        path.name: path.read_text(encoding="utf-8") for path in sorted(source.iterdir()) if path.is_file()
+        path.name: path.read_text(encoding="utf-8")
+        for path in sorted(source.iterdir())
+        if _copied(path, directory)
     }
     written = _write(directory, texts)
     if isinstance(written, str):
@@ -46,9 +48,10 @@ def init(
     return Exit.DONE
 
 
-def _shipped(path: Path) -> bool:
-    """A lock belongs to whoever built there."""
-    return path.is_file() and path.suffix != ".lock"
+def _copied(path: Path, directory: Path) -> bool:
+    """Not a lock, which belongs to whoever built there; a README only where the directory has none of its own."""
+    taken = path.name == "README.md" and (directory / path.name).exists()
+    return path.is_file() and path.suffix != ".lock" and not taken
 
 
 def _write(directory: Path, texts: dict[str, str]) -> tuple[str, ...] | str:

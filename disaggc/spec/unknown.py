@@ -10,6 +10,8 @@ from disaggc.spec.wording import clip
 
 _SINGULAR = {"services": "service", "workload": "class", "nodes": "group"}
 _ENGINE_LEVELS = ("engine", "prefill", "decode")
+_SYNONYMS = {"tpot": "itl", "e2el": "e2e", "latency": "e2e"}
+"""Names of metrics elsewhere; by letters alone they would pass for another metric."""
 
 
 def unknown_field(path: FieldPath, root: Node) -> Diagnostic:
@@ -39,6 +41,10 @@ def _help(parent: FieldPath, name: str, root: Node) -> str:
     names = sorted(level.fields) if level else []
     if name == "from":
         return "`from:` may stand in `cluster`, in a service, in its `workload` and in a workload class"
+    metric, _, percentile = name.partition("_")
+    synonym = f"{_SYNONYMS.get(metric, metric)}_{percentile}"
+    if metric in _SYNONYMS and synonym in names:
+        return f"did you mean `{synonym}`?"
     near = misspelt(name, names) or _elsewhere(parent, name, root) or nearest(name, names)
     if near is not None:
         return f"did you mean `{near}`?"

@@ -77,6 +77,19 @@ def test_an_unknown_model_is_a_mistake_with_a_way_out(name, capsys):
     assert captured.err.startswith("error[DGC")
 
 
+def test_a_misspelt_model_is_named_with_its_code(capsys):
+    assert main(["catalog", "models", "meta-llama/Llama-3.3-70B-Instuct"]) == 1
+    told = capsys.readouterr().err
+    assert "DGC202 unknown-model" in told
+    assert "did you mean `meta-llama/Llama-3.3-70B-Instruct`?" in told
+
+
+def test_bytes_are_whole_numbers(capsys):
+    found = printed(capsys, "models", "deepseek-ai/DeepSeek-R1")
+    assert isinstance(found["weight_bytes"], int)
+    assert isinstance(found["kv_bytes_per_token"], int)
+
+
 def test_configs_of_the_reference_data(shared_data, capsys):
     known = json.loads(shared_data("data/vllm/models.json").read_text())
     for path in sorted(shared_data("data/models").glob("*.config.json")):

@@ -37,6 +37,13 @@ def test_nothing_is_overwritten(tmp_path, capsys):
     assert (tmp_path / "disaggc.yaml").read_text() == "mine"
 
 
+def test_a_readme_that_is_there_is_left_alone(tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    assert main(["init", str(tmp_path)]) == 0
+    assert (tmp_path / "README.md").read_text() == "mine"
+    assert (tmp_path / "disaggc.yaml").is_file()
+
+
 def test_a_directory_that_cannot_be_made(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert main(["init", str(tmp_path / "file" / "below")]) == 1

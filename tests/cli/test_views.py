@@ -158,6 +158,18 @@ def test_markdown_cannot_be_broken_by_names():
     assert not re.search(r"(?<!\\)[<`\[]", row)
 
 
+def test_markdown_tells_latency_and_cost_as_a_reader_writes_them():
+    plan = weighed(five_nodes(), **UNDECIDED)
+    (service,) = plan.services
+    priced = service.predicted.model_copy(
+        update={"tokens_per_cost": prediction(8e6, 7e6, 9e6), "currency": "USD"}
+    )
+    plan = plan.model_copy(update={"services": (service.model_copy(update={"predicted": priced}),)})
+    text = plan_markdown(plan, ())
+    assert "\\(" not in text
+    assert re.search(r"^Output .* tok/s, .* tok/USD, bottleneck decode\.$", text, re.MULTILINE)
+
+
 @pytest.mark.parametrize("name", sorted(PLANS))
 def test_explain_shows_memory_and_what_binds(name):
     plan = PLANS[name]()

@@ -60,6 +60,7 @@ CASES = [
     ((RAG, "        rate: ${RATE}\n"), "DGC113 15:15", "start with a number", "`2/s`"),
     (("vllm: 0.33.0", "vllm: 0.33"), "DGC112 17:13", "the number `0.33`", "write `0.33.0`"),
     (("vllm: 0.33.0", "vllm: latest"), "DGC114 17:13", "malformed", "three parts"),
+    ((RAG, RAG + "        objectives: {tpot_p99: 10s}\n"), "DGC110 16:22", "`tpot_p99`", "`itl_p99`"),
     ((ENGINE, ENGINE + "      max-model-len: 4\n"), "DGC110 18:7", "`max-model-len`", "`settings: {max-model-len"),
     ((ENGINE, ENGINE + "      settings: {enable-dbo: yes}\n"), "DGC104 18:30", "ambiguous", "write `true`"),
     ((ENGINE, ENGINE + "      settings: {--seed: 1}\n"), "DGC114 18:18", "`--seed`", "without leading dashes"),

@@ -16,7 +16,9 @@ _Row = tuple[str, ...]
 
 def accelerators(facts: tuple[AcceleratorFacts, ...]) -> str:
     """One row each; peaks in dense TFLOP/s."""
-    rows: list[_Row] = [("id", "vendor", "memory", "bandwidth", "bf16", "fp8", "fp4", "link", "source")]
+    rows: list[_Row] = [
+        ("id", "vendor", "memory", "bandwidth", "bf16 TFLOP/s", "fp8", "fp4", "link", "source")
+    ]
     for fact in facts:
         peaks = dict(fact.peak_flops)
         shown = tuple(f"{peaks[p] / 1e12:,.0f}" if p in peaks else "-" for p in ("bf16", "fp8", "fp4"))

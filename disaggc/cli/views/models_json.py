@@ -18,8 +18,8 @@ class ModelItem(Item):
     parameters: int
     active_parameters: int
     """Parameters one token uses."""
-    weight_bytes: float
-    kv_bytes_per_token: float
+    weight_bytes: int
+    kv_bytes_per_token: int
     """Whole model, full-length and sliding-window layers both, at the model's own KV type."""
     attention: Literal["gqa", "mla", "hybrid"]
     layers: int
@@ -76,8 +76,8 @@ def _item(fact: ModelFacts) -> ModelItem:
         architecture=fact.architecture,
         parameters=fact.parameters,
         active_parameters=fact.active_parameters,
-        weight_bytes=fact.weight_bytes,
-        kv_bytes_per_token=kv_bytes_per_token(fact),
+        weight_bytes=round(fact.weight_bytes),
+        kv_bytes_per_token=round(kv_bytes_per_token(fact)),
         attention=fact.attention.value,
         layers=len(fact.layers),
         layer_kinds={kind.value: n for kind in LayerKind if (n := fact.layers.count(kind))},

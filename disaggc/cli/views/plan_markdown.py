@@ -10,7 +10,7 @@ from disaggc.cli.views.text import count, duration_ms, factor
 from disaggc.ir.changes import Change
 from disaggc.ir.plan import DeploymentPlan, ServicePlan
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()<>#+!|~&])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#!|~&])")
 
 
 def plan_markdown(plan: DeploymentPlan, changed: tuple[Change, ...]) -> str:
@@ -40,7 +40,11 @@ def _service(service: ServicePlan) -> Iterator[str]:
         numbers = (seen.ttft_ms.p90, seen.itl_ms.p99, seen.e2e_ms.p50)
         latency.append((name, *(duration_ms(number) for number in numbers)))
     yield from _table(latency)
-    yield f"Output {count(expected.output_tok_per_s)} tok/s, bottleneck {_escaped(expected.bottleneck)}."
+    per_cost = expected.tokens_per_cost
+    cost = f", {count(per_cost)} tok/{_escaped(expected.currency or '')}" if per_cost is not None else ""
+    yield f"Output {count(expected.output_tok_per_s)} tok/s{cost}, bottleneck {_escaped(expected.bottleneck)}."
+    if not expected.meets_objectives:
+        yield "Not all objectives are met at the predicted value."
     if service.comparison is not None:
         other = "disaggregated" if service.mode == "colocated" else "colocated"
         margin = f"{factor(service.comparison.margin)} {IN_METRIC[service.comparison.metric]}"

@@ -9,7 +9,6 @@ from disaggc.resolve.model import ResolvedService
 from disaggc.solve.lower.lifecycle import PROXY_IDLE_S
 from disaggc.spec.model import ApiKeyEnv, ApiKeyFile, ApiKeyKubernetes
 
-
 _SHORTEST_SHARE = 0.5
 """Share of a class's short prompts up to which a prompt may skip prefill: lengths given as one number vary."""
 
