@@ -12,16 +12,12 @@ import logging
 import os
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from disaggc.proxy.admin import admin_site
 from disaggc.proxy.board import MAX_REPLICAS, Board, Total
 from disaggc.proxy.probes import Probes
-from disaggc.proxy.worker import BACKLOG, MAX_ORDER
+from disaggc.proxy.spawn import WorkerHandle, listeners, worker_process
 from disaggc.routing.table import RoutingTable, TableError, dump_table, load_table
 
 _LOG = logging.getLogger(__name__)
@@ -32,18 +28,6 @@ WATCH_S = 0.5
 
 class StaleError(ValueError):
     """A table with a generation that is not newer than the one in effect, and different."""
-
-
-@dataclass(slots=True, eq=False)
-class WorkerHandle:
-    """One worker process and its link."""
-
-    position: int
-    process: subprocess.Popen[bytes]
-    writer: asyncio.StreamWriter
-    acknowledged: int = -1
-    refused: str | None = None
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Control:
@@ -72,7 +56,8 @@ class Control:
         loop.add_signal_handler(signal.SIGTERM, self._stop.set)
         loop.add_signal_handler(signal.SIGINT, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
-        self._listen()
+        where = self.table.listen
+        self._listeners = listeners(where.host, where.port, count=self.board.workers)
         self._seen = self._stamp()
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(admin_site(self))
@@ -91,26 +76,11 @@ class Control:
         for listener in self._listeners:
             listener.close()
 
-    def _listen(self) -> None:
-        """One socket for each worker on the same port; a port that another process has is an error, not a share."""
-        where = self.table.listen
-        host = where.host.strip("[]")
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind((host, where.port))
-        for _ in range(self.board.workers):
-            listener = socket.socket(family)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            listener.bind((host, where.port))
-            listener.listen(BACKLOG)
-            self._listeners.append(listener)
-
     async def _keep(self, position: int) -> None:
         """Run one worker; start it again when it dies. Its socket stays open meanwhile, so clients only wait."""
         while True:
-            async with self._running(position) as (handle, reader):
+            async with worker_process(self.board, self._listeners[position], position) as (handle, reader):
+                self.handles[position] = handle
                 self._order(handle)
                 with contextlib.suppress(ConnectionError):
                     while line := await reader.readline():
@@ -119,40 +89,12 @@ class Control:
                         handle.refused = said.get("refused")
                         handle.changed.set()
                 code = await asyncio.to_thread(handle.process.wait)
+            self.handles.pop(position, None)
             if self.draining:
                 return
             _LOG.error("worker %d ended with code %d, starting it again", position, code)
             self.board.clear_gauges(position)
             await asyncio.sleep(RESTART_S)
-
-    @contextlib.asynccontextmanager
-    async def _running(self, position: int) -> AsyncIterator[tuple[WorkerHandle, asyncio.StreamReader]]:
-        ours, theirs = socket.socketpair()
-        listener = self._listeners[position]
-        descriptors = (self.board.descriptor, listener.fileno(), theirs.fileno())
-        process = subprocess.Popen(  # noqa: S603, ASYNC220 - our own interpreter; starting takes no time worth a thread
-            [
-                sys.executable,
-                "-m",
-                "disaggc.proxy.worker",
-                str(position),
-                str(self.board.workers),
-                *map(str, descriptors),
-            ],
-            pass_fds=descriptors,
-            stdin=subprocess.DEVNULL,
-        )
-        theirs.close()
-        reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_ORDER)
-        handle = WorkerHandle(position, process, writer)
-        self.handles[position] = handle
-        try:
-            yield handle, reader
-        finally:
-            self.handles.pop(position, None)
-            writer.close()
-            if process.poll() is None:
-                process.kill()
 
     async def _drain(self) -> None:
         """Let workers finish within their drain time."""

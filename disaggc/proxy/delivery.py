@@ -18,8 +18,8 @@ from disaggc.proxy.relay import StreamRelay
 from disaggc.proxy.requests import answer_head
 
 if TYPE_CHECKING:
+    from disaggc.proxy.answers import Answer
     from disaggc.proxy.generation import Generation
-    from disaggc.proxy.upstream import Answer
 
 
 async def deliver(x: Generation, answer: Answer) -> None:

@@ -125,17 +125,15 @@ _SHARED: tuple[tuple[int, str, str], ...] = (
 def render(board: Board, classes: Sequence[str], slots: Mapping[str, int], *, generation: int) -> str:
     """All metrics as text."""
     lines: list[str] = []
-    lines += _metric("routing_generation", "gauge", "Generation of the routing table.", [("", generation)])
+    lines += _metric(
+        "routing_generation", "gauge", "Generation of the routing table.", samples=[("", generation)]
+    )
     for total, name, kind, text in _TOTALS:
-        lines += _metric(name, kind, text, [("", board.total(total))])
+        lines += _metric(name, kind, text, samples=[("", board.total(total))])
     labels = [f'class="{_escape(name)}"' for name in classes]
     for cell, name, text in _CLASS:
-        lines += _metric(
-            name,
-            "counter",
-            text,
-            [(label, board.total(class_cell(p, cell))) for p, label in enumerate(labels)],
-        )
+        counts = [(label, board.total(class_cell(p, cell))) for p, label in enumerate(labels)]
+        lines += _metric(name, "counter", text, samples=counts)
     for timing, name, text in _TIMINGS:
         rows = [(label, board.row(timing_cell(p, timing), TIME_BINS + 1)) for p, label in enumerate(labels)]
         lines += _histograms(name, text, rows, edges=[time_edge(i) for i in range(TIME_BINS)])
@@ -145,14 +143,14 @@ def render(board: Board, classes: Sequence[str], slots: Mapping[str, int], *, ge
     where = [(f'replica="{_escape(address)}"', slot) for address, slot in sorted(slots.items())]
     for per, name, kind, text in _REPLICA:
         lines += _metric(
-            name, kind, text, [(label, board.total(replica_cell(slot, per))) for label, slot in where]
+            name, kind, text, samples=[(label, board.total(replica_cell(slot, per))) for label, slot in where]
         )
     for shared, name, text in _SHARED:
         lines += _metric(
-            name, "gauge", text, [(label, board.shared_cell(slot, shared)) for label, slot in where]
+            name, "gauge", text, samples=[(label, board.shared_cell(slot, shared)) for label, slot in where]
         )
     health = [(label, float(board.shared_cell(slot, Shared.HEALTHY) >= 0)) for label, slot in where]
-    lines += _metric("replica_healthy", "gauge", "1 while the health probes let it serve.", health)
+    lines += _metric("replica_healthy", "gauge", "1 while the health probes let it serve.", samples=health)
     return "\n".join(lines) + "\n"
 
 
@@ -166,9 +164,7 @@ def sketches(board: Board, classes: Sequence[str]) -> dict[str, dict[str, Length
     return found
 
 
-def _metric(  # noqa: PLR0917 - one line of a table
-    name: str, kind: str, text: str, samples: Iterable[tuple[str, float]]
-) -> Iterator[str]:
+def _metric(name: str, kind: str, text: str, *, samples: Iterable[tuple[str, float]]) -> Iterator[str]:
     yield f"# HELP {PREFIX}{name} {text}"
     yield f"# TYPE {PREFIX}{name} {kind}"
     for label, value in samples:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 
+from disaggc.proxy.answers import Answer
 from disaggc.proxy.asks import Api, Ask, parse_ask
 from disaggc.proxy.board import PerClass, Timing, Total
 from disaggc.proxy.delivery import deliver
@@ -17,11 +19,11 @@ from disaggc.proxy.failures import LegError, RefusedError, Stage
 from disaggc.proxy.fleet import Replica
 from disaggc.proxy.front import Front
 from disaggc.proxy.gate import Wish
+from disaggc.proxy.legs import handed_over
 from disaggc.proxy.pairing import Legs
 from disaggc.proxy.precheck import check_length, check_model
 from disaggc.proxy.requests import Request
 from disaggc.proxy.service import Service
-from disaggc.proxy.upstream import Answer
 from disaggc.routing.prefix import BLOCK_BYTES, block_keys
 from disaggc.routing.roles import Path, path_for
 from disaggc.routing.table import Policy
@@ -35,6 +37,7 @@ class Generation(Exchange):
     __slots__ = (
         "api",
         "ask",
+        "finished_prefill",
         "held",
         "params",
         "prefix",
@@ -51,6 +54,8 @@ class Generation(Exchange):
     def __init__(self, service: Service, front: Front, request: Request) -> None:
         super().__init__(service, front, request)
         self.api = _APIS[request.path]
+        self.finished_prefill: Answer | None = None
+        """A prefill answer whose parameters are not taken out yet."""
         self.held: Replica | None = None
         self.params = b""
         self.prefix = b""
@@ -121,6 +126,8 @@ class Generation(Exchange):
         """An answer that is good, or the client's own fault; tries again while that is allowed."""
         while True:
             decode = self.holding
+            # A table that came meanwhile may have no prefill side any more.
+            self.remote = self.remote and self.service.fleet.disaggregated
             try:
                 if not self.remote:
                     return await Legs(self).alone(decode)
@@ -219,6 +226,10 @@ class Generation(Exchange):
 
     def _release_params(self) -> None:
         """KV that nobody will fetch any more is released at its prefill."""
+        finished, self.finished_prefill = self.finished_prefill, None
+        if finished is not None:
+            with suppress(LegError):
+                self.params, _ = handed_over(finished, self.service.table.dialect)
         if self.params:
             params, self.params = self.params, b""
             self.service.releases.start(self.service, params, self.cohort, headers=self.request.headers)

@@ -11,13 +11,14 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 
+from disaggc.proxy.answers import Answer
 from disaggc.proxy.dialects import params_fault
 from disaggc.proxy.events import events_of, is_failure, is_suspect, usage_of
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.fleet import Replica
 from disaggc.proxy.framing import BadAnswerError
 from disaggc.proxy.members import Pieces
-from disaggc.proxy.upstream import Answer, Connection
+from disaggc.proxy.upstream import Connection
 from disaggc.routing.table import Dialect
 
 _DECODER = json.JSONDecoder()

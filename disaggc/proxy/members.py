@@ -112,7 +112,7 @@ def members(text: bytes) -> list[Member]:
             end = value_end(text, value)
         else:
             value, end = match.span(2)
-        name = key.decode() if b"\\" not in key else _decoded(key)
+        name = key.decode("ascii") if key.isascii() and b"\\" not in key else _decoded(key)
         found.append(Member(name, match.start(1) - 1, value, end))
         after = _AFTER.match(text, end)
         if after is None:

@@ -17,9 +17,10 @@ from disaggc.proxy.requests import engine_head, forwarded
 from disaggc.routing.table import Dialect
 
 if TYPE_CHECKING:
+    from disaggc.proxy.answers import Answer
     from disaggc.proxy.fleet import Replica
     from disaggc.proxy.generation import Generation
-    from disaggc.proxy.upstream import Answer
+    from disaggc.proxy.upstream import Connection
 
 
 _ALONE = protocol_of(Dialect.NIXL)
@@ -55,6 +56,7 @@ class Legs:
         if answer.head.status != 200:
             return answer
         handed = x.clock()
+        x.finished_prefill = None
         x.params = self._params_of(answer, prefill)
         reply = await self._decode(decode, x.params, protocol.engine_request_id(hand), handed=handed)
         x.service.tally.timing(x.position, Timing.HANDOFF, x.clock() - handed)
@@ -181,4 +183,15 @@ class Legs:
             return await x.within(stage, seconds, future)
         finally:
             if not future.done() or future.cancelled() or future.exception() is not None:
-                connection.abandon(x.connections)
+                self._hang_up(connection, replica, stage)
+            elif stage is Stage.PREFILL and self._protocol.answers:
+                # Should the client leave now, before this task goes on, the answer is still known.
+                x.finished_prefill = future.result()
+
+    def _hang_up(self, connection: Connection, replica: Replica, stage: Stage) -> None:
+        """The answer is not wanted any more; a prefill may have finished all the same."""
+        x = self._x
+        if stage is Stage.PREFILL and self._protocol.answers and connection.owner is x.connections:
+            x.service.releases.salvage(x.service, connection, replica, headers=x.request.headers)
+        else:
+            connection.abandon(x.connections)

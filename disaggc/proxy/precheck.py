@@ -39,28 +39,29 @@ async def check_length(x: Exchange, ask: Ask) -> float:
     room = limit - (ask.output_limit or 1)
     if ask.prompt_tokens is not None:
         if ask.single and ask.prompt_tokens > room:
-            raise _too_long(service, ask.prompt_tokens, ask, limit)
+            raise _too_long(service, ask.prompt_tokens, ask)
         return ask.prompt_tokens
     expected = service.lengths.tokens(ask.prompt_bytes)
     if not ask.countable or not ask.single:
         return min(expected, limit)
     match service.lengths.verdict(ask.prompt_bytes, room):
         case LengthVerdict.TOO_LONG:
-            raise _too_long(service, round(service.lengths.at_least(ask.prompt_bytes)), ask, limit)
+            raise _too_long(service, round(service.lengths.at_least(ask.prompt_bytes)), ask)
         case LengthVerdict.ASK:
             exact = await _tokenize(x, ask)
             if exact is not None and exact > room:
-                raise _too_long(service, exact, ask, limit)
+                raise _too_long(service, exact, ask)
             return exact or expected
         case LengthVerdict.FITS:
             return expected
 
 
-def _too_long(service: Service, tokens: int, ask: Ask, limit: int) -> RefusedError:  # noqa: PLR0917 - all four are one message
+def _too_long(service: Service, tokens: int, ask: Ask) -> RefusedError:
     service.tally.cells[Total.REFUSED_LENGTH] += 1
+    limit = service.table.max_model_len
+    wanted = ask.output_limit or 1
     return RefusedError(
-        400,
-        f"the prompt has {tokens} tokens and {ask.output_limit or 1} are wanted, the model's context is {limit}",
+        400, f"the prompt has {tokens} tokens and {wanted} are wanted, the model's context is {limit}"
     )
 
 

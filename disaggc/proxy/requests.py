@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from disaggc.proxy.failures import RefusedError
@@ -47,7 +48,7 @@ def request_id(given: bytes | None) -> str:
     return text + ".0" if _RANDOM_TAIL.search(given) else text
 
 
-def forwarded(headers: dict[bytes, bytes]) -> bytes:
+def forwarded(headers: Mapping[bytes, bytes]) -> bytes:
     """The client's headers that engines see, as header lines."""
     return b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in _FORWARDED if name in headers)
 

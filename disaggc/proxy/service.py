@@ -107,7 +107,8 @@ class Service:
 
     def report_bug(self) -> None:
         """Say where a request met a bug; a traceback has code, never a prompt."""
-        _LOG.error("a request met a bug\n%s", "".join(traceback.format_tb(sys.exc_info()[2])))
+        kind, _, trace = sys.exc_info()
+        _LOG.error("a request met a bug: %s\n%s", kind, "".join(traceback.format_tb(trace)))
 
     def learn_output(self, tokens: int) -> None:
         """One answer had this many tokens."""

@@ -7,8 +7,8 @@ come. Deadlines are set from outside by failing the waiting future. Knows no Ope
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
 
+from disaggc.proxy.answers import Answer, Home, Sink
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.framing import MAX_HEAD, BadAnswerError, ChunkBorders, Head, dechunk, parse_head
 from disaggc.proxy.members import Pieces
@@ -18,59 +18,12 @@ LARGE = 1 << 16
 """Bodies above are sent piece by piece instead of being copied into one."""
 
 
-class Sink(Protocol):
-    """Where the body of a streaming answer goes."""
-
-    def segment(self, data: bytes) -> None:
-        """Body bytes, cut at chunk borders."""
-
-    def end(self) -> None:
-        """The answer is complete."""
-
-    def lost(self, reason: str) -> None:
-        """The answer will not be completed."""
-
-
-class Home(Protocol):
-    """Where a connection belongs."""
-
-    def put_back(self, connection: Connection) -> None:
-        """Its answer is complete, it can take another request."""
-
-    def forget(self, connection: Connection) -> None:
-        """It is gone."""
-
-
-class Answer:
-    """What an engine said: the head, and the whole body or its first bytes (framed)."""
-
-    __slots__ = ("body", "connection", "ended", "head")
-
-    def __init__(self, head: Head, body: bytes, *, ended: bool, connection: Connection) -> None:
-        self.head = head
-        self.body = body
-        self.ended = ended
-        self.connection = connection
-
-
 class Connection(asyncio.Protocol):
     """One connection to an engine."""
 
     __slots__ = (
-        "_bodiless",
-        "_borders",
-        "_got",
-        "_head",
-        "_left",
-        "_parts",
-        "_pool",
-        "_sink",
-        "_stream",
-        "idle_since",
-        "owner",
-        "requests",
-        "transport",
-        "waiter",
+        "_borders", "_got", "_head", "_left", "_parts", "_pool", "_sink", "_stream",
+        "hung", "idle_since", "owner", "requests", "transport", "waiter",
     )  # fmt: skip
 
     def __init__(self, pool: Home) -> None:
@@ -79,6 +32,7 @@ class Connection(asyncio.Protocol):
         self.waiter: asyncio.Future[Answer] | None = None
         self.idle_since = 0.0
         self.requests = 0
+        self.hung = False
         self._reset()
 
     def _reset(self) -> None:
@@ -203,7 +157,7 @@ class Connection(asyncio.Protocol):
         self._sink = None
         if sink is not None:
             sink.end()
-        keep = head is not None and head.keep_alive
+        keep = head is not None and head.keep_alive and not self.hung
         self._reset()
         self.waiter = None
         if keep:
@@ -232,6 +186,7 @@ class Connection(asyncio.Protocol):
         self.waiter, self._sink = None, None
         if waiter is not None and not waiter.done():
             waiter.set_exception(error)
+            waiter.exception()  # asked for here, as who waited may be gone
         if sink is not None:
             sink.lost(reason)
         self.close()
@@ -262,6 +217,20 @@ class Connection(asyncio.Protocol):
         if self.owner is owner:
             self.owner = None
             self.close()
+
+    def hang_up(self) -> asyncio.Future[Answer]:
+        """Tell the engine that nobody waits, and still take an answer that is already on its way.
+
+        A closed sending side makes the engine abort what it computes; what it had finished can still be read.
+        """
+        self.owner = None
+        self.hung = True
+        self.waiter = asyncio.get_running_loop().create_future()
+        if self.transport is None or self.transport.is_closing():
+            self.waiter.set_exception(LegError("reset"))
+        elif self.transport.can_write_eof():
+            self.transport.write_eof()
+        return self.waiter
 
     @property
     def may_inject(self) -> bool:

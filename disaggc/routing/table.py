@@ -191,6 +191,8 @@ class RoutingTable(Part):
                 "KV could be freed before decode fetches it"
             )
         for pool in self.pools:
+            if self.dialect is Dialect.NONE and pool.role in _PREFILLS:
+                raise ValueError(f"pool `{pool.address}` prefills for others, which `dialect: none` has no way to do")
             for replica in pool.replicas:
                 _check_kv(self.dialect, pool, replica)
         return self

@@ -47,7 +47,12 @@ def router_command() -> list[str] | None:
     program = venv / "bin" / "vllm-router"
     if not program.exists():
         made = subprocess.run([sys.executable, "-m", "venv", str(venv)], check=False).returncode == 0
-        if not made or subprocess.run([str(venv / "bin" / "pip"), "install", "-q", "vllm-router"], check=False).returncode:
+        if (
+            not made
+            or subprocess.run(
+                [str(venv / "bin" / "pip"), "install", "-q", "vllm-router"], check=False
+            ).returncode
+        ):
             sys.stderr.write("SKIPPED: vllm-router cannot be installed here, the table has no peer\n")
             return None
     return [str(program)]
@@ -68,7 +73,7 @@ def rss_bytes(pid: int) -> int:
 
 def descriptors(pid: int) -> int:
     """Open file descriptors of a process and its children."""
-    return len(os.listdir(f"/proc/{pid}/fd")) + sum(descriptors(child) for child in children(pid))
+    return len(list(Path(f"/proc/{pid}/fd").iterdir())) + sum(descriptors(child) for child in children(pid))
 
 
 def children(pid: int) -> list[int]:
@@ -87,11 +92,17 @@ def listen_drops() -> int:
 
 
 @contextlib.contextmanager
-def running(command: list[str], *, core: set[int], log: Path | None = None) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    command: list[str], *, core: set[int], log: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """A process pinned to cores, ended afterwards."""
     sink = log.open("wb") if log else subprocess.DEVNULL
     process = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, preexec_fn=lambda: os.sched_setaffinity(0, core)
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=sink,
+        stderr=sink,
+        preexec_fn=lambda: os.sched_setaffinity(0, core),  # noqa: PLW1509 - no threads here
     )
     try:
         yield process
@@ -107,7 +118,11 @@ def load(*arguments: object) -> dict[str, float]:
     """One run of the client."""
     command = [str(tool()), *map(str, arguments)]
     done = subprocess.run(
-        command, capture_output=True, check=False, timeout=300, preexec_fn=lambda: os.sched_setaffinity(0, LOAD_CORE)
+        command,
+        capture_output=True,
+        check=False,
+        timeout=300,
+        preexec_fn=lambda: os.sched_setaffinity(0, LOAD_CORE),
     )
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -135,11 +150,20 @@ def routing(port: int, admin: int, engines: tuple[int, int], folder: Path) -> Pa
     return path
 
 
-def ours_command(port: int, admin: int, engines: tuple[int, int], folder: Path, workers: int = 1) -> list[str]:
+def ours_command(
+    port: int, admin: int, engines: tuple[int, int], folder: Path, workers: int = 1
+) -> list[str]:
     """Our proxy."""
     os.environ["BENCH_KEY"] = "bench"
     program = [sys.executable, "-c", "from disaggc.cli.entry import run; run()"]
-    return [*program, "proxy", "--config", str(routing(port, admin, engines, folder)), "--workers", str(workers)]
+    return [
+        *program,
+        "proxy",
+        "--config",
+        str(routing(port, admin, engines, folder)),
+        "--workers",
+        str(workers),
+    ]
 
 
 def router_of(command: list[str], port: int, engines: tuple[int, int]) -> list[str]:
@@ -195,7 +219,9 @@ class Contender:
         self.note("requests_per_s", count / said["seconds"])
         streams, tokens = int(256 * scale), 100
         said, spent = self.cost(1, "client", self.paced, 128, streams, 600, tokens, 1, 0)
-        self.note("cpu_us_per_token", max(0.0, spent - streams * per_request / 1e6) / (streams * tokens) * 1e6)
+        self.note(
+            "cpu_us_per_token", max(0.0, spent - streams * per_request / 1e6) / (streams * tokens) * 1e6
+        )
         self.note("failed", said["failed"])
         said, _ = self.cost(0, "client", self.quick, 2, int(2000 * scale), 600, 1, 1, 0)
         self.note("ttft_p50_us", said["ttft_p50_us"])
@@ -224,9 +250,12 @@ class Contender:
 def holding(port: int, streams: int, tokens: int = 1_000_000) -> Iterator[None]:
     """That many streams open at once."""
     process = subprocess.Popen(
-        [str(tool()), "hold", str(port), str(streams), str(tokens)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [str(tool()), "hold", str(port), str(streams), str(tokens)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
-    assert process.stdout is not None and process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdin is not None
     try:
         line = process.stdout.readline()
         if line != b"held\n":
@@ -245,18 +274,24 @@ def measure(rounds: int, scale: float) -> dict[str, dict[str, float]]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         for ports, interval in ((QUICK, 0), (PACED, 20_000)):
             for port in ports:
-                stack.enter_context(running([str(tool()), "engine", str(port), "20", str(interval)], core=LOAD_CORE))
+                stack.enter_context(
+                    running([str(tool()), "engine", str(port), "20", str(interval)], core=LOAD_CORE)
+                )
         time.sleep(0.3)
         contenders = [Contender("direct", QUICK[1], PACED[1], None)]
         pids = []
         for port, engines in ((OURS, QUICK), (OURS + 2, PACED)):
             command = ours_command(port, port + 1, engines, folder)
-            pids.append(stack.enter_context(running(command, core=PROXY_CORE, log=folder / f"{port}.log")).pid)
+            pids.append(
+                stack.enter_context(running(command, core=PROXY_CORE, log=folder / f"{port}.log")).pid
+            )
         contenders.append(Contender("ours", OURS, OURS + 2, (pids[0], pids[1])))
         if router is not None:
             pids = []
             for port, engines in ((ROUTER, QUICK), (ROUTER + 2, PACED)):
-                pids.append(stack.enter_context(running(router_of(router, port, engines), core=PROXY_CORE)).pid)
+                pids.append(
+                    stack.enter_context(running(router_of(router, port, engines), core=PROXY_CORE)).pid
+                )
             contenders.append(Contender("vllm-router", ROUTER, ROUTER + 2, (pids[0], pids[1])))
         for contender in contenders:
             wait_up(contender.quick)
@@ -268,7 +303,9 @@ def measure(rounds: int, scale: float) -> dict[str, dict[str, float]]:
                 contender.round(scale)
         table = {}
         for contender in contenders:
-            table[contender.name] = {k: statistics.median(v) for k, v in contender.figures.items() if k != "failed"}
+            table[contender.name] = {
+                k: statistics.median(v) for k, v in contender.figures.items() if k != "failed"
+            }
             table[contender.name]["failed"] = sum(contender.figures["failed"])
         return table
 
@@ -293,7 +330,9 @@ def finish(table: dict[str, dict[str, float]]) -> dict[str, object]:
     peer = table.get("vllm-router")
     if peer is not None:
         ratios = {name: table["ours"][name] / peer[name] for name, _ in TARGETS if peer.get(name)}
-        result["ratios"] = {n: {"value": ratios[n], "target": t, "met": ratios[n] <= t} for n, t in TARGETS if n in ratios}
+        result["ratios"] = {
+            n: {"value": ratios[n], "target": t, "met": ratios[n] <= t} for n, t in TARGETS if n in ratios
+        }
     return result
 
 
@@ -303,7 +342,9 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="length of each run")
-    parser.add_argument("--realtime", action="store_true", help="FIFO priority, where other work shares the machine")
+    parser.add_argument(
+        "--realtime", action="store_true", help="FIFO priority, where other work shares the machine"
+    )
     options = parser.parse_args()
     if options.realtime:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(5))
@@ -318,7 +359,9 @@ def main() -> int:
         cells = (f"{table[name][figure]:16.1f}" if figure in table[name] else f"{'-':>16}" for name in names)
         print(f"{figure:28}" + "".join(cells))
     for name, ratio in result.get("ratios", {}).items():
-        print(f"{name:28} {ratio['value']:6.2f} of the router's, target {ratio['target']}: {'met' if ratio['met'] else 'MISSED'}")
+        print(
+            f"{name:28} {ratio['value']:6.2f} of the router's, target {ratio['target']}: {'met' if ratio['met'] else 'MISSED'}"
+        )
     return 0
 
 

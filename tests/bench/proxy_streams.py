@@ -15,7 +15,17 @@ import time
 import urllib.request
 from pathlib import Path
 
-from tests.bench.proxy import CORES, children, cpu_s, descriptors, ours_command, rss_bytes, running, tool, wait_up
+from tests.bench.proxy import (
+    CORES,
+    children,
+    cpu_s,
+    descriptors,
+    ours_command,
+    rss_bytes,
+    running,
+    tool,
+    wait_up,
+)
 
 PREFILL, DECODES, PORT, ADMIN = 19300, (19301, 19302), 19310, 19311
 TOKENS, EVERY_S = 5, 6.0
@@ -25,7 +35,11 @@ def metric(name: str) -> float:
     """A metric of the proxy, summed over its labels."""
     with urllib.request.urlopen(f"http://127.0.0.1:{ADMIN}/metrics", timeout=10) as answer:
         lines = answer.read().decode().splitlines()
-    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.split("{")[0].split(" ")[0] == f"disaggc_proxy_{name}")
+    return sum(
+        float(line.rsplit(" ", 1)[1])
+        for line in lines
+        if line.split("{")[0].split(" ")[0] == f"disaggc_proxy_{name}"
+    )
 
 
 def two_decodes(path: Path) -> None:
@@ -43,7 +57,9 @@ def measure(streams: int, workers: int) -> dict[str, object]:
         cores = set(CORES)
         stack.enter_context(running([str(tool()), "engine", str(PREFILL), "1", "0"], core=cores))
         for port in DECODES:
-            stack.enter_context(running([str(tool()), "engine", str(port), "5", str(int(EVERY_S * 1e6))], core=cores))
+            stack.enter_context(
+                running([str(tool()), "engine", str(port), "5", str(int(EVERY_S * 1e6))], core=cores)
+            )
         command = ours_command(PORT, ADMIN, (PREFILL, DECODES[0]), folder, workers)
         two_decodes(folder / f"routing-{PORT}.json")
         proxy = stack.enter_context(running(command, core=cores, log=folder / "proxy.log"))
@@ -88,7 +104,11 @@ def main() -> int:
     options = parser.parse_args()
     result = measure(options.streams, options.workers)
     print(json.dumps(result, indent=2))
-    good = result["failed"] == 0 and result["finished"] == options.streams and result["open_at_once"] == options.streams
+    good = (
+        result["failed"] == 0
+        and result["finished"] == options.streams
+        and result["open_at_once"] == options.streams
+    )
     return 0 if good else 1
 
 

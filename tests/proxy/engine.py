@@ -69,7 +69,14 @@ class Engine:
         method, path, _ = line.split(" ")
         headers = {k.lower(): v.strip() for k, _, v in (r.partition(":") for r in rest) if k}
         raw = await reader.readexactly(int(headers.get("content-length", 0)))
-        body = json.loads(raw) if raw else {}
+        try:
+            body = json.loads(raw) if raw else {}
+            bad = not isinstance(body, dict) or not isinstance(body.get("max_tokens") or 0, int)
+            bad = bad or not isinstance(body.get("stream_options") or {}, dict)
+        except ValueError:
+            body, bad = {}, True
+        if bad:
+            return self._json(writer, 400, {"error": {"message": "not valid", "code": 400}})
         entry = {"method": method, "path": path, "headers": headers, "body": body, "raw": raw}
         if path not in ("/health", "/metrics"):
             self.seen.append(entry)
@@ -99,7 +106,7 @@ class Engine:
 
     # --- answers ---
 
-    async def _answer(self, path: str, body: dict, writer) -> bool:
+    async def _answer(self, path: str, body: dict, writer) -> bool:  # noqa: PLR0911 - one line a path
         if path == "/health":
             return self._whole(writer, 200, b"")
         if path == "/metrics":
@@ -108,7 +115,9 @@ class Engine:
         if path == "/v1/models":
             return self._json(writer, 200, {"object": "list", "data": [{"id": m} for m in self.models]})
         if path == "/tokenize":
-            return self._json(writer, 200, {"count": len(json.dumps(body.get("prompt") or body.get("messages"))) // 4})
+            return self._json(
+                writer, 200, {"count": len(json.dumps(body.get("prompt") or body.get("messages"))) // 4}
+            )
         if path not in GENERATION:
             return self._json(writer, 200, {"engine": self.name, "path": path})
         release = body.get("model") == "disaggc-release"
@@ -120,11 +129,11 @@ class Engine:
             self._pull(params)
             return self._json(writer, 404, {"error": {"message": "unknown model", "code": 404}})
         if params.get("do_remote_decode"):
-            return await self._prefill(body, writer, fault)
+            return await self._prefill(writer, fault)
         self._pull(params)
-        return await self._decode(path, body, writer, fault)
+        return await self._decode(body, writer, fault)
 
-    async def _fault(self, fault: Any, writer) -> bool | None:
+    async def _fault(self, fault: Any, writer) -> bool | None:  # noqa: PLR0911 - one line a fault
         match fault:
             case int():
                 return self._json(writer, fault, {"error": {"message": "scripted", "code": fault}})
@@ -136,7 +145,9 @@ class Engine:
             case "error-200":
                 return self._json(writer, 200, {"error": {"message": "scripted", "code": 500}})
             case "abort-200":
-                return self._json(writer, 200, {"choices": [{"index": 0, "text": "", "finish_reason": "abort"}]})
+                return self._json(
+                    writer, 200, {"choices": [{"index": 0, "text": "", "finish_reason": "abort"}]}
+                )
             case "empty-200":
                 return self._json(writer, 200, {"choices": []})
             case "garbage":
@@ -152,7 +163,7 @@ class Engine:
                 owner.pinned.discard(block)
                 self.pulled += 1
 
-    async def _prefill(self, body: dict, writer, fault: Any) -> bool:
+    async def _prefill(self, writer, fault: Any) -> bool:
         if self.prefill_s:
             await asyncio.sleep(self.prefill_s)
         answer: dict[str, Any] = {
@@ -171,15 +182,26 @@ class Engine:
             }  # fmt: skip
         return self._json(writer, 200, answer)
 
-    async def _decode(self, path: str, body: dict, writer, fault: Any) -> bool:
+    async def _decode(self, body: dict, writer, fault: Any) -> bool:
         count = min(self.tokens, body.get("max_tokens") or self.tokens)
         usage = {"prompt_tokens": 100, "completion_tokens": count, "total_tokens": 100 + count}
         if not body.get("stream"):
             for _ in range(count):
                 await asyncio.sleep(self.step_s)
             text = "".join(f"t{i} " for i in range(count))
-            message = {"index": 0, "text": text, "message": {"role": "assistant", "content": text}, "finish_reason": "length"}
-            answer = {"id": "d", "choices": [message], "usage": usage, "kv_transfer_params": None, "engine": self.name}
+            message = {
+                "index": 0,
+                "text": text,
+                "message": {"role": "assistant", "content": text},
+                "finish_reason": "length",
+            }
+            answer = {
+                "id": "d",
+                "choices": [message],
+                "usage": usage,
+                "kv_transfer_params": None,
+                "engine": self.name,
+            }
             if fault == "leak":
                 answer["kv_transfer_params"] = {"remote_block_ids": [[7]], "remote_host": "10.1.2.3"}
             return self._json(writer, 200, answer)
@@ -202,7 +224,12 @@ class Engine:
                 self._event(writer, {"error": {"message": "scripted", "code": 500}})
                 break
             reason = None if i < count - 1 else ("abort" if fault == "abort-end" else "length")
-            event = {"id": "d", "choices": [{"index": 0, "text": f"t{i} ", "delta": {"content": f"t{i} "}, "finish_reason": reason}]}
+            event = {
+                "id": "d",
+                "choices": [
+                    {"index": 0, "text": f"t{i} ", "delta": {"content": f"t{i} "}, "finish_reason": reason}
+                ],
+            }
             if fault == "leak" and i == count - 1:
                 event["kv_transfer_params"] = {"remote_block_ids": [[7]], "remote_host": "10.1.2.3"}
             self._event(writer, event)

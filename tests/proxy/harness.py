@@ -48,14 +48,24 @@ class Stack:
 
     def routing(self, generation: int = 1, **changes: Any) -> dict[str, Any]:
         def entry(role: str, index: int, engine: Engine) -> dict[str, Any]:
-            kv = {"host": "127.0.0.1", "side_channel_port": 5600, "bootstrap_port": 8998, "notify_port": 61005, "engine_id": engine.name}
+            kv = {
+                "host": "127.0.0.1",
+                "side_channel_port": 5600,
+                "bootstrap_port": 8998,
+                "notify_port": 61005,
+                "engine_id": engine.name,
+            }
             return {
                 "address": f"chat/{role}/{index}", "host": "127.0.0.1", "port": engine.port,
                 "cohort": self.cohorts.get(engine.name, "a"), "kv": kv,
             }  # fmt: skip
 
         pools = [
-            {"address": f"chat/{role}", "role": role, "replicas": [entry(role, i, e) for i, e in enumerate(engines)]}
+            {
+                "address": f"chat/{role}",
+                "role": role,
+                "replicas": [entry(role, i, e) for i, e in enumerate(engines)],
+            }
             for role, engines in (("prefill", self.prefills), ("decode", self.decodes))
             if engines
         ]
@@ -129,7 +139,9 @@ class Stack:
         return sum(len(e.pinned) for e in self.prefills)
 
 
-def request(body: dict[str, Any] | bytes, path: str = "/v1/completions", method: str = "POST", **headers: str) -> bytes:
+def request(
+    body: dict[str, Any] | bytes, path: str = "/v1/completions", method: str = "POST", **headers: str
+) -> bytes:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     lines = "".join(f"{k.replace('_', '-')}: {v}\r\n" for k, v in headers.items())
     return f"{method} {path} HTTP/1.1\r\nHost: t\r\nContent-Length: {len(raw)}\r\n{lines}\r\n".encode() + raw

@@ -7,17 +7,27 @@ import os
 import signal
 import socket
 import sys
+from pathlib import Path
 
 import aiohttp
 import pytest
 
 from tests.proxy.engine import Engine
-from tests.proxy.harness import Reply, Stack, prompt, read_reply, request, run
+from tests.proxy.harness import Reply, Stack, prompt, request, run
 
 
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as s:
         return s.getsockname()[1]
+
+
+def _children(pid):
+    return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _alive(pid):
+    stat = Path(f"/proc/{pid}/stat")
+    return stat.exists() and stat.read_text().rsplit(")", 1)[1].split()[0] != "Z"
 
 
 class Proxy:
@@ -77,11 +87,14 @@ class Proxy:
     async def metric(self, name):
         async with self.session.get("/metrics") as answer:
             lines = (await answer.text()).splitlines()
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.split("{")[0].split(" ")[0] == f"disaggc_proxy_{name}")
+        return sum(
+            float(line.rsplit(" ", 1)[1])
+            for line in lines
+            if line.split("{")[0].split(" ")[0] == f"disaggc_proxy_{name}"
+        )
 
     async def children(self):
-        text = open(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read()
-        return [int(p) for p in text.split()]
+        return _children(self.process.pid)
 
 
 async def eventually(check, seconds=10):
@@ -134,7 +147,9 @@ def test_live_tables_by_file_and_by_put(tmp_path):
                 assert answer.status == 409
             async with p.session.put("/admin/routing", data=b"{") as answer:
                 assert answer.status == 400
-            async with p.session.put("/admin/routing", json={**table, "generation": 9, "service": "other"}) as answer:
+            async with p.session.put(
+                "/admin/routing", json={**table, "generation": 9, "service": "other"}
+            ) as answer:
                 assert answer.status == 409
             p.path.write_text("{ half a fi")
             await asyncio.sleep(0.7)
@@ -187,7 +202,7 @@ def test_control_killed_lets_workers_finish_and_go(tmp_path):
             writer.close()
 
             async def gone():
-                return not os.path.exists(f"/proc/{worker}") or "Z" in open(f"/proc/{worker}/stat").read().split()[2]
+                return not _alive(worker)
 
             await eventually(gone)
 
@@ -196,7 +211,17 @@ def test_control_killed_lets_workers_finish_and_go(tmp_path):
 
 def test_probes_eject_and_readmit(tmp_path):
     async def go():
-        stack = Stack(table={"health": {"interval_s": 0.1, "timeout_s": 0.5, "eject_after": 2, "readmit_after": 2, "canary_s": 0.2}})
+        stack = Stack(
+            table={
+                "health": {
+                    "interval_s": 0.1,
+                    "timeout_s": 0.5,
+                    "eject_after": 2,
+                    "readmit_after": 2,
+                    "canary_s": 0.2,
+                }
+            }
+        )
         async with Proxy(stack, tmp_path, 1).up() as p:
 
             async def canary_ok():
@@ -248,16 +273,20 @@ def test_a_port_in_use_and_a_bad_file_are_said(tmp_path):
 
 def test_administration_refuses_browsers_and_wrong_tokens(tmp_path):
     async def go():
-        os.environ["TEST_ADMIN_TOKEN"] = "secret"
+        os.environ["TEST_ADMIN_TOKEN"] = "secret"  # noqa: S105 - a test's own
         stack = Stack()
         proxy = Proxy(stack, tmp_path, 1)
         plain = proxy.table
-        proxy.table = lambda *a, **k: (t := plain(*a, **k)) | {"listen": {**t["listen"], "admin_token": {"env": "TEST_ADMIN_TOKEN"}}}
+        proxy.table = lambda *a, **k: (
+            (t := plain(*a, **k)) | {"listen": {**t["listen"], "admin_token": {"env": "TEST_ADMIN_TOKEN"}}}
+        )
         async with proxy.up() as p:
             assert await p.status("/admin/pools") == 401
             async with p.session.get("/admin/pools", headers={"Authorization": "Bearer secret"}) as answer:
                 assert answer.status == 200
-            async with p.session.get("/admin/pools", headers={"Authorization": "Bearer secret", "Origin": "http://x"}) as answer:
+            async with p.session.get(
+                "/admin/pools", headers={"Authorization": "Bearer secret", "Origin": "http://x"}
+            ) as answer:
                 assert answer.status == 403
 
     run(go())

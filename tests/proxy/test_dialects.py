@@ -11,11 +11,24 @@ from tests.proxy.engine import Engine
 from tests.proxy.harness import Stack, prompt, run
 
 CONCURRENT = ["nixl-push", "mooncake", "moriio-write"]
-GOOD = {"do_remote_prefill": True, "remote_block_ids": [[1]], "remote_engine_id": "e", "remote_host": "h", "remote_port": 1}
+GOOD = {
+    "do_remote_prefill": True,
+    "remote_block_ids": [[1]],
+    "remote_engine_id": "e",
+    "remote_host": "h",
+    "remote_port": 1,
+}
 
 
 def entry(name, host="10.0.0.1"):
-    kv = KvEndpoint(host=host, side_channel_port=5600, bootstrap_port=8998, notify_port=61005, engine_id=f"id-{name[0]}", dp_rank=2)
+    kv = KvEndpoint(
+        host=host,
+        side_channel_port=5600,
+        bootstrap_port=8998,
+        notify_port=61005,
+        engine_id=f"id-{name[0]}",
+        dp_rank=2,
+    )
     return ReplicaEntry(address=name, host=host, port=8000, cohort="a", kv=kv, tp=4, dp=2)
 
 
@@ -29,7 +42,11 @@ def both(dialect):
 def test_push_names_the_prefill_engine_and_one_request_id():
     protocol, hand, prefill, decode = both(Dialect.NIXL_PUSH)
     assert prefill["do_remote_decode"] is True
-    assert (decode["remote_engine_id"], decode["remote_host"], decode["remote_port"]) == ("id-p", "10.0.0.1", 5600)
+    assert (decode["remote_engine_id"], decode["remote_host"], decode["remote_port"]) == (
+        "id-p",
+        "10.0.0.1",
+        5600,
+    )
     assert decode["remote_request_id"] == hand.request_id == protocol.engine_request_id(hand)
     assert hand.request_id.startswith("req.")
 
@@ -44,9 +61,15 @@ def test_mooncake_pairs_by_transfer_id():
 @pytest.mark.parametrize("dialect", [Dialect.MORIIO_READ, Dialect.MORIIO_WRITE])
 def test_moriio_names_both_ends(dialect):
     protocol, hand, prefill, _ = both(dialect)
-    assert (prefill["remote_host"], prefill["remote_handshake_port"], prefill["remote_notify_port"]) == ("10.0.0.2", 5600, 61005)
+    assert (prefill["remote_host"], prefill["remote_handshake_port"], prefill["remote_notify_port"]) == (
+        "10.0.0.2",
+        5600,
+        61005,
+    )
     said = protocol.engine_request_id(hand)
-    assert said.startswith("___prefill_addr_host:10.0.0.1,handshake:5600,notify:61005___decode_addr_host:10.0.0.2,")
+    assert said.startswith(
+        "___prefill_addr_host:10.0.0.1,handshake:5600,notify:61005___decode_addr_host:10.0.0.2,"
+    )
     assert len(said.rsplit("_", 1)[1]) == 32
 
 
@@ -132,7 +155,9 @@ def test_colocated_engines_need_no_dialect():
     async def go():
         stack = Stack(prefills=[], table={"dialect": "none"})
         table = stack.routing
-        stack.routing = lambda *a, **k: (t := table(*a, **k)) and {**t, "pools": [{**t["pools"][0], "role": "colocated"}]}
+        stack.routing = lambda *a, **k: (
+            (t := table(*a, **k)) and {**t, "pools": [{**t["pools"][0], "role": "colocated"}]}
+        )
         async with stack.up() as s:
             assert (await s.ask(prompt(stream=True))).status == 200
             assert "kv_transfer_params" not in s.decodes[0].seen[0]["body"]

@@ -7,7 +7,11 @@ from hypothesis import strategies as st
 from disaggc.proxy.events import events_of, is_failure, is_suspect, scrub, usage_of, without_usage_event
 from disaggc.proxy.framing import LAST_CHUNK, chunk
 
-inner = st.recursive(st.none() | st.integers() | st.text(), lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(), x, max_size=3), max_leaves=8)
+inner = st.recursive(
+    st.none() | st.integers() | st.text(),
+    lambda x: st.lists(x, max_size=3) | st.dictionaries(st.text(), x, max_size=3),
+    max_leaves=8,
+)
 
 
 @given(inner, st.text(), st.sampled_from([{}, {"separators": (",", ":")}, {"indent": 1}]))
@@ -25,7 +29,13 @@ def test_scrub_blanks_parameters_and_nothing_else(params, text, style):
 
 @given(st.text())
 def test_generated_text_never_looks_like_structure(text):
-    for evil in (text, '"error"', '"kv_transfer_params": {"a":1}', '"usage":{"prompt_tokens":7}', '"choices":[]'):
+    for evil in (
+        text,
+        '"error"',
+        '"kv_transfer_params": {"a":1}',
+        '"usage":{"prompt_tokens":7}',
+        '"choices":[]',
+    ):
         data = json.dumps({"choices": [{"text": evil}]}, separators=(",", ":")).encode()
         assert scrub(data) == (data, 0)
         assert usage_of(data) is None
@@ -48,7 +58,9 @@ def test_failures(said, failed):
 
 
 def test_usage_of_every_api():
-    assert usage_of(b'{"usage":{"prompt_tokens":3,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":2}}}') == (3, 4, 2)
+    assert usage_of(
+        b'{"usage":{"prompt_tokens":3,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":2}}}'
+    ) == (3, 4, 2)
     assert usage_of(b'{"usage":{"input_tokens":3,"output_tokens":4}}') == (3, 4, 0)
     assert usage_of(b'{"usage":null}') is None
 

@@ -44,7 +44,18 @@ def test_noise_never_crashes(noise, sizes):
         pass
 
 
-@pytest.mark.parametrize("bad", [b"zz\r\n", b"5\r\nhelloXX", b"0\r\n\r\nmore", b"-1\r\n", b"0x5\r\nhello\r\n", b"1_0\r\n", b"fffffffff\r\n"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"zz\r\n",
+        b"5\r\nhelloXX",
+        b"0\r\n\r\nmore",
+        b"-1\r\n",
+        b"0x5\r\nhello\r\n",
+        b"1_0\r\n",
+        b"fffffffff\r\n",
+    ],
+)
 def test_broken_framing_is_refused(bad):
     with pytest.raises(BadAnswerError):
         ChunkBorders().feed(bad)
@@ -79,7 +90,9 @@ def test_ambiguous_heads_are_refused(head):
 
 
 def test_head():
-    head = parse_head(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nConnection: close")
+    head = parse_head(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nConnection: close"
+    )
     assert (head.status, head.chunked, head.length, head.keep_alive) == (200, True, None, False)
     assert head.value(b"content-type") == b"text/event-stream"
     assert parse_head(b"HTTP/1.1 204 No Content").length == 0

@@ -12,7 +12,11 @@ from tests.proxy.harness import Stack, prompt, read_reply, request, run
 def test_two_legs_whole_answer():
     async def go():
         async with Stack().up() as s:
-            reply = await s.ask(prompt(min_tokens=2, n=1, logprobs=3, stop=["x"]), x_request_id="client-7", authorization="Bearer k")
+            reply = await s.ask(
+                prompt(min_tokens=2, n=1, logprobs=3, stop=["x"]),
+                x_request_id="client-7",
+                authorization="Bearer k",
+            )
             assert reply.status == 200
             assert reply.json["choices"][0]["text"] == "t0 t1 t2 t3 "
             assert reply.headers["x-request-id"] == "client-7"
@@ -23,7 +27,9 @@ def test_two_legs_whole_answer():
             assert not {"min_tokens", "n", "logprobs", "stream_options"} & set(first["body"])
             assert first["body"]["stop"] == ["x"]
             assert second["body"]["kv_transfer_params"]["remote_block_ids"]
-            assert {k: v for k, v in second["body"].items() if k != "kv_transfer_params"} == prompt(min_tokens=2, n=1, logprobs=3, stop=["x"])
+            assert {k: v for k, v in second["body"].items() if k != "kv_transfer_params"} == prompt(
+                min_tokens=2, n=1, logprobs=3, stop=["x"]
+            )
             for leg in (first, second):
                 assert leg["headers"]["x-request-id"] == "client-7"
                 assert leg["headers"]["authorization"] == "Bearer k"
@@ -54,7 +60,9 @@ def test_every_api_has_two_legs(path):
         async with Stack().up() as s:
             text = "hello " * 100
             body = {"model": "m", "max_tokens": 3, "max_completion_tokens": 9} | (
-                {"input": text, "max_output_tokens": 50} if "responses" in path else {"messages": [{"role": "user", "content": text}]}
+                {"input": text, "max_output_tokens": 50}
+                if "responses" in path
+                else {"messages": [{"role": "user", "content": text}]}
             )
             assert (await s.ask(body, path)).status == 200
             first = s.prefills[0].seen[0]
@@ -89,7 +97,12 @@ def test_client_parameters_are_stripped_both_ways():
         async with Stack().up() as s:
             evil = {"remote_block_ids": [[1]], "remote_host": "10.9.9.9"}
             body = prompt(vllm_xargs={"kv_transfer_params": "x", "keep": 1, "remote_host": "y"})
-            raw = json.dumps(body)[:-1] + ',"kv\\u005ftransfer_params":' + json.dumps(evil) + ',"kv_transfer_params":null}'
+            raw = (
+                json.dumps(body)[:-1]
+                + ',"kv\\u005ftransfer_params":'
+                + json.dumps(evil)
+                + ',"kv_transfer_params":null}'
+            )
             s.decodes[0].script.append("leak")
             reply = await s.ask(raw.encode())
             assert b"10.1.2.3" not in reply.body
@@ -106,7 +119,9 @@ def test_client_parameters_are_stripped_both_ways():
     run(go())
 
 
-@pytest.mark.parametrize("fault", [500, 503, "reset", "hang", "error-200", "abort-200", "no-params", "garbage"])
+@pytest.mark.parametrize(
+    "fault", [500, 503, "reset", "hang", "error-200", "abort-200", "no-params", "garbage"]
+)
 def test_failed_prefill_is_tried_elsewhere(fault):
     async def go():
         stack = Stack(prefills=[Engine("p0", script=_deque(fault)), Engine("p1", script=_deque(fault))])
@@ -127,20 +142,34 @@ def _deque(*faults):
     return deque(faults)
 
 
-@pytest.mark.parametrize("fault", [500, 503, "reset", "hang", "error-200", "abort-200", "empty-200", "garbage"])
+@pytest.mark.parametrize(
+    "fault", [500, 503, "reset", "hang", "error-200", "abort-200", "empty-200", "garbage"]
+)
 @pytest.mark.parametrize("stream", [False, True])
 def test_failed_decode_gets_a_new_prefill_and_another_decode(fault, stream):
     async def go():
-        limits = {"timeouts": {**__import__("tests.proxy.harness", fromlist=["FAST"]).FAST, "total_s": 1.5 if not stream else 5.0}}
+        limits = {
+            "timeouts": {
+                **__import__("tests.proxy.harness", fromlist=["FAST"]).FAST,
+                "total_s": 1.5 if not stream else 5.0,
+            }
+        }
         if fault == "hang" and not stream:
             pytest.skip("a whole answer has no first byte before its last; covered by the total deadline")
-        stack = Stack(decodes=[Engine("d0", script=_deque(fault)), Engine("d1", script=_deque(fault))], table=limits)
+        stack = Stack(
+            decodes=[Engine("d0", script=_deque(fault)), Engine("d1", script=_deque(fault))], table=limits
+        )
         async with stack.up() as s:
             s.decodes[1].script.clear()
             replies = [await s.ask(prompt(stream=stream)) for _ in range(2)]
             assert [r.status for r in replies] == [200, 200]
             await s.quiet()
-            params = [json.dumps(r["body"]["kv_transfer_params"]) for e in s.decodes for r in e.seen if r["body"]["model"] == "m"]
+            params = [
+                json.dumps(r["body"]["kv_transfer_params"])
+                for e in s.decodes
+                for r in e.seen
+                if r["body"]["model"] == "m"
+            ]
             assert len(params) == len(set(params)), "parameters were used twice"
             assert len(s.prefills[0].seen) == len(params)
             assert s.pinned == 0
@@ -152,7 +181,9 @@ def test_hanging_decode_of_a_whole_answer_ends_by_the_total_deadline():
     async def go():
         from tests.proxy.harness import FAST
 
-        stack = Stack(decodes=[Engine("d0", script=_deque("hang"))], table={"timeouts": {**FAST, "total_s": 0.6}})
+        stack = Stack(
+            decodes=[Engine("d0", script=_deque("hang"))], table={"timeouts": {**FAST, "total_s": 0.6}}
+        )
         async with stack.up() as s:
             reply = await s.ask(prompt())
             assert reply.status == 504
@@ -204,7 +235,10 @@ def test_stream_that_breaks_says_so(fault):
             assert reply.status == 200
             assert reply.complete
             assert reply.events[-1]["error"]["message"]
-            assert not any(isinstance(e, dict) and e.get("choices", [{}])[0].get("finish_reason") == "abort" for e in reply.events)
+            assert not any(
+                isinstance(e, dict) and e.get("choices", [{}])[0].get("finish_reason") == "abort"
+                for e in reply.events
+            )
             await s.quiet()
             assert len(s.decodes[0].seen) == 1
 
@@ -216,7 +250,7 @@ def test_client_leaving_between_legs_releases_the_prefill():
         stack = Stack(decodes=[Engine("d0", step_s=0.2)])
         async with stack.up() as s:
             s.decodes[0].script.append("hang")
-            reader, writer = await s.connect()
+            _, writer = await s.connect()
             writer.write(request(prompt(stream=True)))
             while not s.decodes[0].seen:
                 await asyncio.sleep(0.01)
@@ -409,5 +443,20 @@ def test_burst_of_connections():
             assert all(r.status == 200 and r.events[-1] == "[DONE]" for r in replies)
             assert s.pinned == 0
             assert s.total(Total.TOKENS_OPEN) == pytest.approx(0)
+
+    run(go())
+
+
+def test_prefill_that_finished_as_the_client_left_is_released():
+    async def go():
+        async with Stack().up() as s:
+            for _ in range(40):
+                _, writer = await s.connect()
+                writer.write(request(prompt(stream=True)))
+                while not s.prefills[0].running:
+                    await asyncio.sleep(0)
+                writer.close()
+                await s.quiet()
+            assert s.pinned == 0
 
     run(go())

@@ -6,8 +6,18 @@ from hypothesis import strategies as st
 
 from disaggc.proxy.members import NotAnObjectError, members, splice
 
-scalars = st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.floats(allow_nan=False, allow_infinity=False) | st.text()
-values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=12)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**9), 10**9)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
 objects = st.dictionaries(st.text(), values, max_size=8)
 styles = st.sampled_from([{}, {"indent": 2}, {"separators": (",", ":")}, {"ensure_ascii": False}])
 
@@ -24,7 +34,9 @@ def test_splice_drops_and_adds(said, style, drop, add):
     text = json.dumps(said, **style).encode("utf-8", "surrogatepass")
     drop |= set(list(said)[::2])
     added = json.dumps(add)[1:-1].encode()
-    result = json.loads(b"".join(splice(text, members(text), drop=drop, add=added)).decode("utf-8", "surrogatepass"))
+    result = json.loads(
+        b"".join(splice(text, members(text), drop=drop, add=added)).decode("utf-8", "surrogatepass")
+    )
     assert result == {k: v for k, v in said.items() if k not in drop} | add
 
 
@@ -40,10 +52,15 @@ def test_a_damaged_object_is_refused_or_still_json(said, at, noise):
     assert all(0 < m.start < m.value < m.end <= len(damaged) for m in found)
 
 
-@pytest.mark.parametrize("key", ["kv_transfer_params", "kv\\u005ftransfer_params", "\\u006bv_transfer_params"])
+@pytest.mark.parametrize(
+    "key", ["kv_transfer_params", "kv\\u005ftransfer_params", "\\u006bv_transfer_params"]
+)
 def test_a_name_cannot_hide_behind_escapes(key):
     text = b'{"a":1,"' + key.encode() + b'":{"x":[1,"}"]},"b":2}'
-    assert json.loads(b"".join(splice(text, members(text), drop={"kv_transfer_params"}, add=b""))) == {"a": 1, "b": 2}
+    assert json.loads(b"".join(splice(text, members(text), drop={"kv_transfer_params"}, add=b""))) == {
+        "a": 1,
+        "b": 2,
+    }
 
 
 def test_repeated_names_all_go():
@@ -51,7 +68,26 @@ def test_repeated_names_all_go():
     assert b"".join(splice(text, members(text), drop={"k"}, add=b"")) == b'{"a":2}'
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"{}x", b'{"a"}', b'{"a":}', b'{"a":1,}', b'{,}', b'{"a":1 "b":2}', b'{"a":01}', b'{"a":[1}', b'{"a":"x}', b"[1]", b'{"a":tru}', b'{"a":1e}', b"\x00{}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"{",
+        b"{}x",
+        b'{"a"}',
+        b'{"a":}',
+        b'{"a":1,}',
+        b"{,}",
+        b'{"a":1 "b":2}',
+        b'{"a":01}',
+        b'{"a":[1}',
+        b'{"a":"x}',
+        b"[1]",
+        b'{"a":tru}',
+        b'{"a":1e}',
+        b"\x00{}",
+    ],
+)
 def test_what_is_no_object(text):
     with pytest.raises(NotAnObjectError):
         members(text)

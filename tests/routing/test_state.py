@@ -76,7 +76,9 @@ def test_retry_after_follows_the_rate():
     assert rate.retry_after(10_000, 20.0) == 60
 
 
-@given(st.lists(st.tuples(st.integers(100, 100_000), st.floats(0.2, 0.3)), min_size=LEARNED_AFTER, max_size=200))
+@given(
+    st.lists(st.tuples(st.integers(100, 100_000), st.floats(0.2, 0.3)), min_size=LEARNED_AFTER, max_size=200)
+)
 def test_ratio_never_refuses_what_fits_by_far(samples):
     ratio = LengthRatio()
     for size, per_byte in samples:

@@ -18,7 +18,15 @@ def table(**more):
         {"address": "chat/prefill", "role": "prefill", "replicas": [replica("chat/prefill/0")]},
         {"address": "chat/decode", "role": "decode", "replicas": [replica("chat/decode/0")]},
     ]
-    return {"service": "chat", "generation": 1, "models": ["m"], "dialect": "nixl", "max_model_len": 4096, "pools": pools, **more}
+    return {
+        "service": "chat",
+        "generation": 1,
+        "models": ["m"],
+        "dialect": "nixl",
+        "max_model_len": 4096,
+        "pools": pools,
+        **more,
+    }
 
 
 def loads(value):
@@ -39,16 +47,25 @@ def test_round_trip_is_canonical():
         ({"version": 2}, "version"),
         ({"models": []}, "models"),
         ({"timeouts": {"handoff_s": 30}}, "handoff_s"),
-        ({"listen": {"admin_host": "0.0.0.0"}}, "admin_token"),
+        ({"listen": {"admin_host": "0.0.0.0"}}, "admin_token"),  # noqa: S104 - must be refused
         ({"api_key": {}}, "exactly one"),
         ({"api_key": {"env": "A", "file": "/x"}}, "exactly one"),
         ({"dialect": "mooncake"}, "bootstrap_port"),
         ({"dialect": "nixl-push"}, "side_channel_port"),
         ({"dialect": "moriio-read"}, "notify_port|side_channel_port"),
         ({"dialect": "guess"}, "dialect"),
-        ({"pools": [{"address": "x", "role": "decode", "replicas": [replica(), replica()]}]}, "same `address`"),
-        ({"pools": [{"address": "x", "role": "decode", "split": [1, 0], "replicas": [replica()]}]}, "flexible"),
-        ({"pools": [{"address": "x", "role": "flexible", "split": [1, 1], "replicas": [replica()]}]}, "names 2 replicas"),
+        (
+            {"pools": [{"address": "x", "role": "decode", "replicas": [replica(), replica()]}]},
+            "same `address`",
+        ),
+        (
+            {"pools": [{"address": "x", "role": "decode", "split": [1, 0], "replicas": [replica()]}]},
+            "flexible",
+        ),
+        (
+            {"pools": [{"address": "x", "role": "flexible", "split": [1, 1], "replicas": [replica()]}]},
+            "names 2 replicas",
+        ),
         ({"pools": [{"address": "x", "role": "flexible", "replicas": [replica()]}]}, "flexible"),
     ],
 )
@@ -58,7 +75,25 @@ def test_faults_are_named(change, words):
 
 
 @pytest.mark.parametrize(
-    "host", ["10.0.0.1/x", "a:80", "user@host", "http://a", "a b", "", "a\r\nHost: b", "a..b", "-a", "169.254.169.254#", "a" * 300, "[::1", "é", "a:b:c", ":::", "[1.2.3.4]"]
+    "host",
+    [
+        "10.0.0.1/x",
+        "a:80",
+        "user@host",
+        "http://a",
+        "a b",
+        "",
+        "a\r\nHost: b",
+        "a..b",
+        "-a",
+        "169.254.169.254#",
+        "a" * 300,
+        "[::1",
+        "é",
+        "a:b:c",
+        ":::",
+        "[1.2.3.4]",
+    ],
 )
 def test_a_host_is_only_a_host(host):
     value = table()
@@ -67,7 +102,9 @@ def test_a_host_is_only_a_host(host):
         loads(value)
 
 
-@pytest.mark.parametrize("host", ["10.0.0.1", "::1", "[fe80::1]", "gpu-01", "chat-decode-0.chat.llm.svc.cluster.local."])
+@pytest.mark.parametrize(
+    "host", ["10.0.0.1", "::1", "[fe80::1]", "gpu-01", "chat-decode-0.chat.llm.svc.cluster.local."]
+)
 def test_hosts(host):
     value = table()
     value["pools"][0]["replicas"][0]["host"] = host
@@ -93,7 +130,14 @@ def test_any_damage_is_an_error_or_a_table(data):
 
 
 def test_flexible_replicas_take_their_role_from_the_split():
-    pools = [{"address": "f", "role": "flexible", "split": [1, 1], "replicas": [replica(f"f/{i}") for i in range(3)]}]
+    pools = [
+        {
+            "address": "f",
+            "role": "flexible",
+            "split": [1, 1],
+            "replicas": [replica(f"f/{i}") for i in range(3)],
+        }
+    ]
     assert [s.role for s in seats(loads(table(pools=pools)))] == [Role.PREFILL, Role.DECODE, Role.DECODE]
 
 

@@ -1,0 +1,162 @@
+"""The receiving half of a client connection: strict HTTP parsing with limits, into whole requests.
+
+Ambiguous framing is refused by llhttp's strict mode: two lengths, a length beside chunked, bare line feeds, folded
+headers. Knows no answers and no engines.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+
+import httptools
+
+from disaggc.proxy.board import Total
+from disaggc.proxy.failures import RefusedError
+from disaggc.proxy.requests import Request
+from disaggc.proxy.service import Service
+
+_SINGLE = frozenset(
+    {b"host", b"authorization", b"content-length", b"transfer-encoding", b"content-type", b"x-api-key"}
+)
+_OPEN_PATHS = (b"/health", b"/ready")
+MAX_TARGET = 8192
+
+
+class Intake(asyncio.Protocol):
+    """Bytes in, requests out."""
+
+    __slots__ = (
+        "_body", "_body_size", "_field_bytes", "_fields", "_headers", "_in_body", "_parser", "_url",
+        "closing", "receiving", "service", "since", "transport",
+    )  # fmt: skip
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.transport: asyncio.Transport | None = None
+        self.closing = False
+        self.since = 0.0
+        """When the connection last got on: a request's start, a piece of its body, the end of an answer."""
+        self._parser = httptools.HttpRequestParser(self)
+        self._fresh()
+
+    def _fresh(self) -> None:
+        self._url = b""
+        self._headers: dict[bytes, bytes] = {}
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._field_bytes = 0
+        self._body: list[bytes] = []
+        self._body_size = 0
+        self._in_body = False
+        self.receiving = False
+
+    def arrived(self, request: Request) -> None:
+        """A whole request is here."""
+        raise NotImplementedError
+
+    def refuse(self, refused: RefusedError) -> None:
+        """Answer what never became a request, and close."""
+        raise NotImplementedError
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes of requests."""
+        if self.closing:
+            return
+        if self._in_body or not self.receiving:
+            self.since = monotonic()
+        self.receiving = True
+        self._field_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError as exc:
+            said = exc.__context__
+            self.refuse(said if isinstance(said, RefusedError) else RefusedError(400, "bad request"))
+        except httptools.HttpParserError:
+            self.refuse(RefusedError(400, "the request is not valid HTTP/1.1"))
+        else:
+            if not self._in_body and self._field_bytes > self.service.table.limits.header_bytes:
+                self.refuse(RefusedError(431, "the request headers are too large"))
+
+    def on_message_begin(self) -> None:
+        """A request starts."""
+        self.receiving = True
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of the target."""
+        self._url += url
+        if len(self._url) > MAX_TARGET:
+            raise RefusedError(431, "the request target is too long")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        self._fields.append((name.lower(), value))
+
+    def _collect(self) -> None:
+        """Headers by name; a repeated one that says who or how long is refused, others are joined."""
+        headers = self._headers = dict(self._fields)
+        limit = self.service.table.limits.header_bytes
+        if self._field_bytes > limit and sum(len(n) + len(v) for n, v in self._fields) > limit:
+            raise RefusedError(431, "the request headers are too large")
+        if len(headers) == len(self._fields):
+            return
+        joined: dict[bytes, bytes] = {}
+        for name, value in self._fields:
+            if name in joined and name in _SINGLE:
+                raise RefusedError(400, f"header `{name.decode('latin-1')[:40]}` stands twice")
+            joined[name] = joined[name] + b", " + value if name in joined else value
+        self._headers = joined
+
+    def on_headers_complete(self) -> None:
+        """The head is complete: refuse what would be refused anyway before its body is read."""
+        self._in_body = True
+        self.since = monotonic()
+        self._collect()
+        headers = self._headers
+        if self._parser.should_upgrade():
+            raise RefusedError(400, "protocol upgrades are not supported")
+        if self._parser.get_http_version() == "1.1":
+            if b"host" not in headers:
+                raise RefusedError(400, "the Host header is missing")
+        elif b"transfer-encoding" in headers:
+            raise RefusedError(400, "HTTP/1.0 has no transfer-encoding")
+        length = headers.get(b"content-length", b"")
+        limit = self.service.table.limits.body_bytes
+        if length and int(length) > limit:
+            raise RefusedError(413, f"the request body has {int(length)} bytes, the limit is {limit}")
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise RefusedError(415, "compressed request bodies are not supported")
+        if not self._may_enter(headers):
+            raise RefusedError(401, "the API key is missing or wrong")
+        if headers.get(b"expect", b"").lower() == b"100-continue" and self.transport is not None:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _may_enter(self, headers: dict[bytes, bytes]) -> bool:
+        if self._url in _OPEN_PATHS:
+            return True
+        if self.service.authorised(headers.get(b"authorization", b""), headers.get(b"x-api-key", b"")):
+            return True
+        self.service.tally.cells[Total.REFUSED_AUTH] += 1
+        return False
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._body_size += len(body)
+        limit = self.service.table.limits.body_bytes
+        if self._body_size > limit:
+            raise RefusedError(413, f"the request body is larger than the limit of {limit} bytes")
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        """A request is complete."""
+        path, _, query = self._url.partition(b"?")
+        request = Request(
+            method=self._parser.get_method(),
+            path=path,
+            query=query,
+            headers=self._headers,
+            body=b"".join(self._body) if len(self._body) != 1 else self._body[0],
+            keep_alive=self._parser.should_keep_alive(),
+            old=self._parser.get_http_version() != "1.1",
+        )
+        self._fresh()
+        self.arrived(request)
