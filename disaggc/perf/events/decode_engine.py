@@ -79,7 +79,7 @@ class DecodeEngine:
 
     def arrived(self, flight: Flight, now: float) -> None:
         """The KV is here: it runs from the next step on."""
-        self.abandoned(flight)
+        self.fetching.pop(flight, None)
         self.settle(now)
         if self._step is not None:
             self._joining.append(flight)
@@ -156,6 +156,7 @@ class DecodeEngine:
 
     def _join_fetched(self, flight: Flight, now: float) -> None:
         """Its first token is that of the first step it takes part in."""
+        self._reserved -= flight.isl
         start = self.batch.join(flight, flight.left / self.sizes.per_step)
         if not flight.streaming:
             flight.first_s = now + self.batch.until(start + 1 - self.batch.steps)
@@ -181,6 +182,8 @@ class DecodeEngine:
         """Admit what fits and enter the next event: a step with prompts, an end, or memory running out."""
         self._version += 1
         batch, capacity = self.batch, self.sizes.kv_tokens
+        if not (self._seated or self.fetching or self._joining):
+            self._reserved = 0.0  # rounding must not keep out what fits exactly
         while batch.size > 1 and self.kv_used + batch.size > capacity:
             self.prompts.again(batch.preempted())
             self.preemptions += 1

@@ -40,6 +40,7 @@ class PrefillEngine:
         self._held = 0.0
         self._busy_until = 0.0
         self._working = False
+        self._unsaid: dict[Flight, None] = {}
         self._version = 0
         self.link_free_s = 0.0
         self.tokens = 0.0
@@ -88,8 +89,9 @@ class PrefillEngine:
 
     def clear(self) -> list[Flight]:
         """The replica ends; prompts that were here, without those that wait for decode."""
-        held = [*self._queue, *([] if self._partial is None else [self._partial])]
+        held = [*self._queue, *([] if self._partial is None else [self._partial]), *self._unsaid]
         self._queue.clear()
+        self._unsaid.clear()
         self._leases.clear()
         self._moving.clear()
         self._partial, self._held, self.tokens = None, 0.0, 0.0
@@ -153,6 +155,7 @@ class PrefillEngine:
             self._partial = flight if flight.todo > 0 else None
             if self._partial is None:
                 complete.append(flight)
+                self._unsaid[flight] = None
         self._working = bool(complete) or self._partial is not None
         if not self._working:
             if self._queue and self._leases:
@@ -171,13 +174,15 @@ class PrefillEngine:
         for flight in complete:
             self._leases[flight] = now + self._lease_s
             if behind > 0:
-                self._calendar.enter(now + behind, self._through, flight)
+                self._calendar.enter(now + behind, self._through, (flight, flight.epoch))
             else:
-                self._owner.prefilled(flight, now)
+                self._through(now, (flight, flight.epoch))
         if not self._working:
             self._step(now)
 
-    def _through(self, now: float, flight: Flight) -> None:
-        """The last pipeline stage is done."""
-        if flight in self._leases:
+    def _through(self, now: float, done: tuple[Flight, int]) -> None:
+        """The last pipeline stage is done; nothing to say where the replica ended meanwhile."""
+        flight, epoch = done
+        if epoch == flight.epoch and flight in self._unsaid:
+            del self._unsaid[flight]
             self._owner.prefilled(flight, now)
