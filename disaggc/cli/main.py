@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Annotated
@@ -28,6 +29,9 @@ from disaggc.cli.exits import Exit
 
 UsageError: type[BaseException] = typer.BadParameter.__bases__[0]
 """Typer's own class for wrong usage; it exports only this child of it."""
+
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+"""What writing to standard output fails with when the disk or the terminal behind it is at fault."""
 
 app = typer.Typer(
     name="disaggc",
@@ -88,11 +92,19 @@ def main(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.DONE
     except Exception as bug:  # noqa: BLE001 - the last line of defence: a bug becomes a report and exit 70
-        from disaggc.cli.crash import report_crash
-
-        sys.stderr.write(report_crash(bug, arguments))
-        return Exit.BUG
+        return _failed(bug, arguments)
     return code if isinstance(code, int) else Exit.DONE
+
+
+def _failed(bug: Exception, arguments: list[str]) -> int:
+    if isinstance(bug, OSError) and bug.filename is None and bug.errno in _UNWRITABLE:
+        sys.stderr.write(f"error: standard output: {bug.strerror}\n")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return Exit.ERRORS
+    from disaggc.cli.crash import report_crash
+
+    sys.stderr.write(report_crash(bug, arguments))
+    return Exit.BUG
 
 
 def _spelled_out(arguments: list[str]) -> list[str]:
