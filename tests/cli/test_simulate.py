@@ -1,0 +1,220 @@
+"""`disaggc simulate`: modes side by side, loads, sweeps, diagnostics, exit codes, the JSON that programs read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from disaggc.cli.loads import parse_bench, parse_sweep
+from disaggc.cli.main import main
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = json.loads((ROOT / "schemas" / "simulate.v1.json").read_text())
+SPEC = """
+version: 1
+cluster:
+  fabric: {type: infiniband, speed_per_nic: 200Gbit}
+  nodes:
+    h100:
+      hosts: {a: 10.0.0.1, b: 10.0.0.2}
+      accelerator: {type: h100-sxm, per_node: 8}
+services:
+  chat:
+    model: {id: Qwen/Qwen3-32B}
+    workload:
+      talk: {input_tokens: 2048, output_tokens: 256, rate: 4/s, objectives: {ttft_p90: 2s, e2e_p50: 30s}}
+    engine: {vllm: 0.33.0, image: example.org/vllm@sha256:0000000000000000000000000000000000000000000000000000000000000000,
+             command: /opt/vllm/bin/vllm, settings: {max-model-len: 12288}}
+    constraints: {prefill: {tp: [4]}, decode: {tp: [4]}}
+    proxy: {image: example.org/disaggc@sha256:0000000000000000000000000000000000000000000000000000000000000000}
+targets: {systemd: {ssh_user: ops, run_as: vllm}}
+target: systemd
+"""
+TRACE = "timestamp,input_tokens,output_tokens,workload\n" + "".join(
+    f"{i * 0.5},{500 + 7 * i},{20 + i},{'talk' if i % 3 else 'other'}\n" for i in range(60)
+)
+
+
+@pytest.fixture
+def spec(tmp_path):
+    path = tmp_path / "disaggc.yaml"
+    path.write_text(SPEC)
+    return path
+
+
+def run(capsys, *arguments):
+    code = main(["simulate", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def document(capsys, *arguments):
+    code, out, _ = run(capsys, *arguments, "--format", "json")
+    found = json.loads(out)
+    jsonschema.validate(found, SCHEMA)
+    return code, found
+
+
+def test_several_modes_in_one_call(capsys, spec):
+    code, found = document(capsys, spec, "--mode", "1p3d", "--mode", "colocated", "--requests", 200)
+    assert code == 0
+    assert [r["mode"] for r in found["runs"]] == ["1P3D", "colocated"]
+    first, second = found["runs"]
+    assert first["ratio"] == {"prefill": 1, "decode": 3}
+    assert second["ratio"] is None
+    for one in found["runs"]:
+        talk = one["classes"]["talk"]
+        assert (talk["requests"], talk["failed"]) == (200, 0)
+        assert 0 < talk["ttft_ms"]["p50"] <= talk["ttft_ms"]["p99"] < talk["e2e_ms"]["p50"]
+        assert 0 < talk["itl_ms"]["p50"] <= talk["itl_ms"]["p99"]
+        assert one["total_tok_per_s"] == pytest.approx(one["output_tok_per_s"] * 9, rel=1e-3)
+        assert one["seed"] == 1
+        assert one["basis"] == "prior"
+    assert first["utilisation"].keys() == {"prefill", "decode"}
+
+
+def test_the_table_compares_and_shows_pools_over_time(capsys, spec):
+    code, out, err = run(capsys, spec, "--mode", "2P2D", "--mode", "colocated", "--requests", 200)
+    assert code == 0
+    assert "\x1b" not in out
+    assert "2P2D" in out
+    assert "4 colocated" in out
+    assert "2 x prefill tp4" in out
+    assert "%" not in err  # no progress bar where stderr is no terminal
+
+
+def test_the_plan_is_the_default_and_a_seed_repeats(capsys, spec):
+    code, found = document(capsys, spec, "--requests", 100, "--seed", 5)
+    _, again = document(capsys, spec, "--requests", 100, "--seed", 5)
+    _, other = document(capsys, spec, "--requests", 100, "--seed", 6)
+    assert code == 0
+    assert found["runs"] == again["runs"]
+    assert found["runs"] != other["runs"]
+    assert found["runs"][0]["mode"] == "plan"
+
+
+def test_a_bench_run_replaces_the_classes(capsys, spec):
+    _, found = document(capsys, spec, "--mode", "2P2D", "--bench", "1k/128/16/2", "--requests", 64)
+    (one,) = found["runs"]
+    assert one["load"] == {"kind": "bench", "requests": 64, "concurrency": 16, "rate": 2}
+    assert one["classes"].keys() == {"bench"}
+    assert one["duration_s"] >= 32
+
+
+def test_sweeps(capsys, spec):
+    _, ratios = document(capsys, spec, "--sweep", "ratio", "--requests", 60)
+    assert [r["mode"] for r in ratios["runs"]] == ["1P3D", "2P2D", "3P1D", "colocated"]
+    _, caps = document(
+        capsys,
+        spec,
+        "--mode",
+        "2P2D",
+        "--bench",
+        "2k/128",
+        "--sweep",
+        "concurrency=1,8,64",
+        "--requests",
+        128,
+    )
+    assert [r["load"]["concurrency"] for r in caps["runs"]] == [1, 8, 64]
+    served = [r["total_tok_per_s"] for r in caps["runs"]]
+    assert served == sorted(served)
+
+
+def test_a_range_brackets_the_run(capsys, spec):
+    _, found = document(capsys, spec, "--mode", "2P2D", "--bench", "2k/128/32", "--range", "--requests", 128)
+    (one,) = found["runs"]
+    span = one["ranges"]["output_tok_per_s"]
+    assert span["low"] < one["output_tok_per_s"] < span["high"]
+
+
+def test_a_trace_with_its_classes(capsys, spec, tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text(TRACE)
+    code, found = document(capsys, spec, "--mode", "2P2D", "--trace", trace)
+    assert code == 0
+    (one,) = found["runs"]
+    assert {name: c["requests"] for name, c in one["classes"].items()} == {"talk": 40, "other": 20}
+    assert 29.5 < one["duration_s"] < 60
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        ("", 1, "empty"),
+        ("a,b\n1,2\n", 1, "no column of input tokens"),
+        ("timestamp,input_tokens,output_tokens\n1,2,3\n2,many,3\n", 3, "`many`"),
+        ("timestamp,input_tokens,output_tokens\n1,2,3\nyesterday,2,3\n", 3, "not a time"),
+        ("timestamp,input_tokens,output_tokens\n1,-2,3\n", 2, "-2 tokens"),
+        ('{"timestamp": 1, "input_length": 3, "output_length": 4}\n{"timestamp": 1,\n', 2, "not JSON"),
+        ("timestamp,input_tokens,output_tokens\n", 1, "no requests"),
+    ],
+)
+def test_a_bad_trace_is_named_with_its_line(capsys, spec, tmp_path, text, line, words):
+    trace = tmp_path / "trace.csv"
+    trace.write_text(text)
+    code, found = document(capsys, spec, "--mode", "2P2D", "--trace", trace)
+    assert code == 1
+    assert found["runs"] == []
+    (problem,) = [d for d in found["diagnostics"] if d["severity"] == "error"]
+    assert problem["code"] == "DGC101"
+    assert (problem["file"], problem["line"]) == (str(trace), line)
+    assert words in problem["message"]
+
+
+def test_a_missing_trace_and_a_mode_that_does_not_fit(capsys, spec, tmp_path):
+    code, _, err = run(capsys, spec, "--trace", tmp_path / "none.csv", "--mode", "2P2D")
+    assert code == 1
+    assert "does not exist" in err
+    code, _, err = run(capsys, spec, "--mode", "3P3D")
+    assert code == 1
+    assert "3P3D does not fit the cluster: 2 x 8 h100-sxm" in err
+    code, _, err = run(capsys, spec, "--service", "other")
+    assert code == 1
+    assert "`chat`" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--mode", "2Q3D"],
+        ["--mode", "0P1D"],
+        ["--bench", "1024"],
+        ["--bench", "1k/zero"],
+        ["--bench", "1k/1k/1.5"],
+        ["--bench", "1k/1k/1/-2"],
+        ["--bench", "1k/1k/nan"],
+        ["--sweep", "price"],
+        ["--sweep", "concurrency="],
+        ["--sweep", "concurrency=1,two"],
+        ["--sweep", "rate=inf"],
+        ["--sweep", "ratio", "--mode", "plan"],
+        ["--trace", "a.csv", "--bench", "1k/1k"],
+        ["--trace", "a.csv", "--sweep", "rate=1"],
+        ["--requests", "0"],
+    ],
+)
+def test_wrong_usage(capsys, spec, arguments):
+    code, out, err = run(capsys, spec, *arguments)
+    assert code == 64
+    assert out == ""
+    assert err.startswith("error: ")
+
+
+def test_what_bench_and_sweep_say():
+    found = parse_bench("8k/1024/480/2.5")
+    assert (found.isl, found.osl, found.concurrency, found.rate) == (8192, 1024, 480, 2.5)
+    assert parse_bench("1/2/inf/4").concurrency == float("inf")
+    assert parse_sweep("rate=0.5,2").values == (0.5, 2.0)
+
+
+def test_errors_of_the_spec_stop_before_anything_runs(capsys, tmp_path):
+    path = tmp_path / "disaggc.yaml"
+    path.write_text(SPEC.replace("Qwen/Qwen3-32B", "Nobody/Knows"))
+    code, found = document(capsys, path)
+    assert code == 1
+    assert found["runs"] == []
+    assert found["diagnostics"][0]["code"] == "DGC202"
