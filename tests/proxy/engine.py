@@ -35,9 +35,12 @@ class Engine:
     running: int = 0
     extra: bytes = b""
     port: int = 0
+    tls: Any = None
 
     async def start(self) -> Engine:
-        self._server = await asyncio.start_server(self._client, "127.0.0.1", self.port, limit=64 << 20)
+        self._server = await asyncio.start_server(
+            self._client, "127.0.0.1", self.port, limit=64 << 20, ssl=self.tls
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         self._tasks: set[asyncio.Task] = set()
         return self
