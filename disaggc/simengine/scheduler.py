@@ -138,11 +138,13 @@ class Scheduler:
     def _turn(self) -> None:
         """Compute every step that is due, then sleep until the next is."""
         self._timer = None
+        if self.stuck:
+            return
         now = self._loop.time()
         for _ in range(_BURST):
             if self._chunks or self._batch:
                 self._apply(self._due)
-            duration = None if self.stuck else self._plan()
+            duration = self._plan()
             if duration is None:
                 return
             self._due += duration

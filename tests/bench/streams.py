@@ -72,7 +72,7 @@ def routing(folder: Path, engines: dict[str, list[int]], port: int, admin: int) 
     return path
 
 
-def wait_for(condition: Any, what: str, seconds: float = 60) -> None:
+def wait_for(condition: Any, what: str, seconds: float = 180) -> None:
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
