@@ -7,7 +7,6 @@ earlier one left pinned is released.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 
 from disaggc.proxy.answers import Answer
@@ -20,11 +19,12 @@ from disaggc.proxy.fleet import Replica
 from disaggc.proxy.front import Front
 from disaggc.proxy.gate import Wish
 from disaggc.proxy.legs import handed_over
+from disaggc.proxy.pair_choice import choose_pair
 from disaggc.proxy.pairing import Legs
 from disaggc.proxy.precheck import check_length, check_model
 from disaggc.proxy.requests import Request
 from disaggc.proxy.service import Service
-from disaggc.routing.prefix import BLOCK_BYTES, block_keys
+from disaggc.routing.prefix import BLOCK_BYTES, MAX_BLOCKS, block_keys
 from disaggc.routing.roles import Path, path_for
 from disaggc.routing.table import Policy
 
@@ -39,6 +39,7 @@ class Generation(Exchange):
         "ask",
         "finished_prefill",
         "held",
+        "keys",
         "params",
         "prefix",
         "prompt_tokens",
@@ -59,6 +60,7 @@ class Generation(Exchange):
         self.held: Replica | None = None
         self.params = b""
         self.prefix = b""
+        self.keys: tuple[bytes, ...] = ()
         self.prompt_tokens = 0.0
         self.remote = False
         self.tasks: tuple[asyncio.Task[Answer], ...] = ()
@@ -76,19 +78,16 @@ class Generation(Exchange):
             raise RefusedError(505, "streaming answers need HTTP/1.1")
         check_model(service, ask)
         self.prompt_tokens = await check_length(self, ask)
-        table = service.table
-        path = path_for(
-            uncached_tokens=self.prompt_tokens,
-            skip_below=table.skip_prefill_below,
-            block_size=table.block_size,
-        )
-        self.remote = service.fleet.disaggregated and ask.single and path is Path.REMOTE
-        if table.policy is Policy.PREFIX_AFFINITY:
-            keys = block_keys(ask.prompt_head(BLOCK_BYTES), limit=1)
-            self.prefix = self.request.headers.get(b"x-session-id") or (keys[0] if keys else b"")
+        self.remote = service.fleet.disaggregated and ask.single and self._worth_handing_over(0.0)
+        self._read_prefix()
         try:
             await self._admit()
-            await deliver(self, await self._answer())
+            if self.remote and self.keys:
+                cached = service.prefixes.cached_bytes(self.holding.address, self.keys)
+                self.remote = self._worth_handing_over(cached / max(1, ask.prompt_bytes))
+            answer = await self._answer()
+            service.prefixes.note(self.holding.address, self.keys)
+            await deliver(self, answer)
         finally:
             if self.held is not None:
                 service.gate.release(self.held, self.wanted)
@@ -96,6 +95,24 @@ class Generation(Exchange):
             for task in self.tasks:
                 task.cancel()
             self._release_params()
+
+    def _worth_handing_over(self, cached_share: float) -> bool:
+        """Whether what decode has not cached is above the break-even."""
+        table = self.service.table
+        uncached = self.prompt_tokens * (1 - min(1.0, cached_share))
+        path = path_for(
+            uncached_tokens=uncached, skip_below=table.skip_prefill_below, block_size=table.block_size
+        )
+        return path is Path.REMOTE
+
+    def _read_prefix(self) -> None:
+        """Prefix keys, where a policy or a break-even asks for them; otherwise hashing would be for nothing."""
+        table = self.service.table
+        affinity = table.policy is Policy.PREFIX_AFFINITY
+        if affinity or (self.remote and table.skip_prefill_below > table.block_size):
+            self.keys = block_keys(self.ask.prompt_head(BLOCK_BYTES * MAX_BLOCKS))
+        if affinity:
+            self.prefix = self.request.headers.get(b"x-session-id") or (self.keys[0] if self.keys else b"")
 
     async def _admit(self) -> None:
         service = self.service
@@ -131,9 +148,10 @@ class Generation(Exchange):
             try:
                 if not self.remote:
                     return await Legs(self).alone(decode)
-                prefill = self._choose_prefill(decode)
-                if prefill is not None:
-                    return await Legs(self).pair(prefill, self.holding)
+                pair = choose_pair(self.service.fleet, decode, tried=self.tried, prefix=self.prefix)
+                if pair is not None:
+                    self._move_to(pair.decode)
+                    return await Legs(self).pair(pair.prefill, pair.decode)
                 self._without_prefill()
             except LegError as error:
                 for task in self.tasks:
@@ -147,32 +165,6 @@ class Generation(Exchange):
         if self.held is None:
             raise RuntimeError("a request without a replica is being served")
         return self.held
-
-    def _choose_prefill(self, decode: Replica) -> Replica | None:
-        """A prefill replica of decode's cohort, untried ones first; decode moves to another cohort where that helps."""
-        for skip in (self.tried, frozenset[str]()):
-            chosen = self._prefill_of(decode, skip)
-            if chosen is not None:
-                return chosen
-            other = self._decode_with_prefill(skip)
-            if other is not None:
-                self._move_to(other)
-                return self._prefill_of(other, skip)
-        return None
-
-    def _decode_with_prefill(self, skip: AbstractSet[str]) -> Replica | None:
-        fleet = self.service.fleet
-        return fleet.choose(
-            fleet.decodes,
-            fleet.for_decode,
-            now=self.clock(),
-            fits=lambda r: self._prefill_of(r, skip) is not None,
-        )
-
-    def _prefill_of(self, decode: Replica, skip: AbstractSet[str]) -> Replica | None:
-        fleet = self.service.fleet
-        among = [r for r in fleet.prefills_for(decode) if r.address not in skip]
-        return fleet.choose(among, fleet.for_prefill, now=self.clock(), prefix=self.prefix)
 
     def _without_prefill(self) -> None:
         """No prefill replica can be used: decode alone where the policy says so, else say it."""

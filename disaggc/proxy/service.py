@@ -21,6 +21,7 @@ from disaggc.proxy.gate import Gate
 from disaggc.proxy.releases import Releases
 from disaggc.routing.length import LengthRatio
 from disaggc.routing.limits import ApiKeySource
+from disaggc.routing.prefix import PrefixMemory
 from disaggc.routing.table import RoutingTable
 
 _LOG = logging.getLogger(__name__)
@@ -65,6 +66,7 @@ class Service:
         self.mean_output = OUTPUT_PRIOR
         self.draining = False
         self.releases = Releases()
+        self.prefixes = PrefixMemory()
         self.fleet = Fleet(table, slots, view)
         self.gate = Gate(self.fleet, view.tally, workers=view.board.workers)
         self._adopt(table)

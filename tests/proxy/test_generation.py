@@ -460,3 +460,31 @@ def test_prefill_that_finished_as_the_client_left_is_released():
             assert s.pinned == 0
 
     run(go())
+
+
+def test_what_decode_has_cached_is_not_handed_over_again():
+    async def go():
+        stack = Stack(table={"skip_prefill_below": 50})
+        async with stack.up() as s:
+            shared = "system prompt " * 400
+            first = await s.ask(prompt(prompt=shared + "one"))
+            again = await s.ask(prompt(prompt=shared + "two"))
+            other = await s.ask(prompt(prompt="x" + shared + "three"))
+            assert {r.status for r in (first, again, other)} == {200}
+            remote = ["kv_transfer_params" in r["body"] for r in s.decodes[0].seen]
+            assert remote == [True, False, True]
+
+    run(go())
+
+
+def test_affinity_keeps_a_session_on_its_replica():
+    async def go():
+        stack = Stack(decodes=[Engine(f"d{i}") for i in range(4)], table={"policy": "prefix-affinity"})
+        async with stack.up() as s:
+            for session in range(6):
+                for turn in range(5):
+                    await s.ask(prompt(prompt=f"turn {turn} " * 50), x_session_id=f"s{session}")
+            assert sum(len(e.seen) for e in s.decodes) == 30
+            assert all(len(e.seen) % 5 == 0 for e in s.decodes)
+
+    run(go())

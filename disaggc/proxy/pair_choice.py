@@ -1,0 +1,43 @@
+"""Which prefill replica hands over to which decode replica: only within a cohort, untried ones first.
+
+Knows load and cohorts, not requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from time import monotonic
+from typing import NamedTuple
+
+from disaggc.proxy.fleet import Fleet, Replica
+
+
+class Pair(NamedTuple):
+    """Two replicas of one cohort."""
+
+    prefill: Replica
+    decode: Replica
+
+
+def choose_pair(fleet: Fleet, decode: Replica, *, tried: AbstractSet[str], prefix: bytes) -> Pair | None:
+    """A prefill replica for this decode; decode moves to another cohort where only that has an untried one."""
+    now = monotonic()
+    for skip in (tried, frozenset[str]()) if tried else (tried,):
+        prefill = _prefill_for(fleet, decode, skip, now=now, prefix=prefix)
+        if prefill is not None:
+            return Pair(prefill, decode)
+        with_prefill = [
+            r for r in fleet.decodes if _prefill_for(fleet, r, skip, now=now, prefix=prefix) is not None
+        ]
+        other = fleet.choose(with_prefill, fleet.for_decode, now=now)
+        prefill = _prefill_for(fleet, other, skip, now=now, prefix=prefix) if other is not None else None
+        if other is not None and prefill is not None:
+            return Pair(prefill, other)
+    return None
+
+
+def _prefill_for(
+    fleet: Fleet, decode: Replica, skip: AbstractSet[str], *, now: float, prefix: bytes
+) -> Replica | None:
+    among = [r for r in fleet.prefills_for(decode) if r.address not in skip]
+    return fleet.choose(among, fleet.for_prefill, now=now, prefix=prefix)
