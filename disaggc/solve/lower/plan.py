@@ -7,15 +7,12 @@ from collections.abc import Sequence
 
 from disaggc import __version__
 from disaggc.ir.plan import (
-    Alternative,
-    Comparison,
     DeploymentPlan,
     EngineRelease,
     Expectation,
     ModelRef,
     Node,
     Pool,
-    Prediction,
     Provenance,
     ProxyPlan,
     Ratio,
@@ -25,8 +22,7 @@ from disaggc.ir.plan import (
     SolverReport,
     WatchPolicy,
 )
-from disaggc.perf.expectation import expectation, plan_number
-from disaggc.perf.layout import Layout
+from disaggc.perf.expectation import expectation
 from disaggc.perf.models import Models
 from disaggc.perf.thresholds import break_even_tokens
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService, ResolvedSpec
@@ -37,7 +33,8 @@ from disaggc.solve.lower.lifecycle import drain, lease
 from disaggc.solve.lower.links import handoff_s, kv_links
 from disaggc.solve.lower.pools import Lifetimes, service_pools
 from disaggc.solve.lower.ports import admin_port
-from disaggc.solve.solution import RankedLayout, Report, ServiceSolution, Solution
+from disaggc.solve.lower.weighed import alternative, comparison, ratio, ratio_of
+from disaggc.solve.solution import Report, ServiceSolution, Solution
 
 MOST_ALTERNATIVES = 12
 
@@ -109,17 +106,17 @@ def _service(
         proxy=_proxy(
             models.resolved, service, pools, index=index, taken=taken, drain_s=max(times.drain_s, grace)
         ),
-        ratio=_ratio_of(found.layout),
+        ratio=ratio_of(found.layout),
         nodes=_nodes_of(pools),
-        flexible_ratio=None if found.flexible_ratio is None else _ratio(*found.flexible_ratio),
+        flexible_ratio=None if found.flexible_ratio is None else ratio(*found.flexible_ratio),
         priorities={load.name: load.priority for load in service.classes},
         skip_prefill_below=(
             0 if connector is None else skip_below(service, break_even_tokens(service, found.prediction))
         ),
         predicted=predicted,
         colocated=None if found.colocated is None else expectation(found.colocated),
-        comparison=_comparison(found),
-        alternatives=tuple(_alternative(ranked) for ranked in found.alternatives[:MOST_ALTERNATIVES]),
+        comparison=comparison(found),
+        alternatives=tuple(alternative(ranked) for ranked in found.alternatives[:MOST_ALTERNATIVES]),
         prefill_doubling_rate=found.prefill_doubling_rate,
         because=(f"services.{service.name}",),
     )
@@ -202,16 +199,6 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _ratio(prefill: int, decode: int) -> Ratio:
-    return Ratio(prefill=prefill, decode=decode)
-
-
-def _ratio_of(layout: Layout) -> Ratio | None:
-    if layout.mode == "colocated":
-        return None
-    return _ratio(layout.replicas(Role.PREFILL), layout.replicas(Role.DECODE))
-
-
 def _nodes_of(pools: Sequence[Pool]) -> Ratio | None:
     """Nodes that hold at least one replica of the role; a node may count for both."""
 
@@ -220,48 +207,4 @@ def _nodes_of(pools: Sequence[Pool]) -> Ratio | None:
             {slot.node for pool in pools if pool.role is role for r in pool.replicas for slot in r.slots}
         )
 
-    return _ratio(count(Role.PREFILL), count(Role.DECODE)) if count(Role.PREFILL) else None
-
-
-def _layout_nodes(layout: Layout) -> Ratio | None:
-    """Whole nodes a layout that was not placed takes at least, by role."""
-    if layout.mode == "colocated":
-        return None
-    taken = {Role.PREFILL: 0, Role.DECODE: 0}
-    for pool in layout.pools:
-        taken[pool.role] += -(-pool.replicas * pool.shape.accelerators // pool.group.per_node)
-    return _ratio(taken[Role.PREFILL], taken[Role.DECODE])
-
-
-def _comparison(found: ServiceSolution) -> Comparison | None:
-    if found.margin is None:
-        return None
-    margin: Prediction = plan_number(found.margin.ratio)
-    undecided = margin.low <= 1 <= margin.high
-    return Comparison(
-        margin=margin,
-        metric=found.margin.metric,
-        verdict="undecided, calibrate" if undecided else "decided",
-    )
-
-
-def _alternative(ranked: RankedLayout) -> Alternative:
-    layout = ranked.layout
-    return Alternative(
-        mode=layout.mode,
-        ratio=_ratio_of(layout),
-        replicas=sum(pool.replicas for pool in layout.pools),
-        nodes=_layout_nodes(layout),
-        shapes={_pool_key(layout, i): pool.shape for i, pool in enumerate(layout.pools)},
-        predicted=expectation(ranked.prediction),
-        relative=plan_number(ranked.relative.ratio),
-        metric=ranked.relative.metric,
-        feasible=ranked.feasible,
-    )
-
-
-def _pool_key(layout: Layout, index: int) -> str:
-    """The role, with the node group where a role has several pools."""
-    pool = layout.pools[index]
-    alone = sum(other.role is pool.role for other in layout.pools) == 1
-    return pool.role.value if alone else f"{pool.role.value}-{pool.group.name}-{index}"
+    return ratio(count(Role.PREFILL), count(Role.DECODE)) if count(Role.PREFILL) else None
