@@ -13,6 +13,8 @@ import pytest
 
 import disaggc.verify
 from disaggc.ir.plan import DeploymentPlan
+from disaggc.perf.memory import Fit
+from disaggc.perf.models import Models
 from disaggc.resolve.model import ResolvedSpec
 from disaggc.verify import verify
 from tests.solve.spec_cases import CONSTRAINTS, FIVE, plan, resolved
@@ -36,6 +38,24 @@ def broken(change: Callable[[Tree], None], example: str = FIVE, *sets: str) -> s
 
 def _json(tree: Tree) -> str:
     return json.dumps(tree)
+
+
+def test_prefill_that_keeps_kv_for_a_slow_network_runs_fewer_sequences() -> None:
+    """Its buffers are smaller for it than those of an engine that keeps nothing, and the plan is sound."""
+    load = "services.chat.workload.reasoning."
+    slow = (
+        "cluster.fabric={type: tcp, speed_per_nic: 10Gbit}",
+        f"{load}objectives={{}}",
+        f"{load}concurrency=null",
+    )
+    good, spec = sound(FIVE, *slow, f"{load}input_tokens=8192", f"{load}output_tokens=100")
+    prefill = next(p for p in good.services[0].pools if p.role == "prefill")
+    models = Models.of(spec).value
+    assert models is not None
+    alone = models.memory(spec.services[0], spec.group(prefill.group), prefill.role, shape=prefill.shape)
+    assert isinstance(alone, Fit)
+    assert prefill.memory.sequences < alone.max_num_seqs
+    assert verify(good, spec) == ()
 
 
 def service(tree: Tree) -> Tree:
@@ -142,6 +162,14 @@ def more_kv(tree: Tree) -> None:
     pool(tree, "decode")["memory"]["kv_tokens_high"] *= 2
 
 
+def smaller_buffers(tree: Tree) -> None:
+    pool(tree, "decode")["memory"]["overhead_high"] *= 0.9
+
+
+def larger_buffers(tree: Tree) -> None:
+    pool(tree, "decode")["memory"]["overhead_low"] *= 1.1
+
+
 def more_sequences(tree: Tree) -> None:
     pool(tree, "decode")["memory"]["sequences"] += 1
 
@@ -209,6 +237,8 @@ MUTATIONS = [
     (more_memory, "DGC343"),
     (more_kv, "DGC343"),
     (more_sequences, "DGC343"),
+    (smaller_buffers, "DGC343"),
+    (larger_buffers, "DGC343"),
     (faster, "DGC543"),
     (sooner, "DGC543"),
     (surer, "DGC543"),
