@@ -64,15 +64,18 @@ def smoke(
         console.fail(str(problem))
         return Exit.ERRORS
     found = _ask(asked, console, live=output is Format.HUMAN)
+    console.result(_rendered(loaded, found, output))
+    return Exit.CHECK_FAILED if any(one.state == "fail" for one in found) else Exit.DONE
+
+
+def _rendered(plan: DeploymentPlan, found: Sequence[Finding], output: Format) -> str:
     if output is Format.JSON:
         from disaggc.cli.views.smoke_json import smoke_document
 
-        console.result(smoke_document(loaded, found).text())
-    else:
-        from disaggc.cli.views.smoke_human import summary
+        return smoke_document(plan, found).text()
+    from disaggc.cli.views.smoke_human import summary
 
-        console.result(summary(found))
-    return Exit.CHECK_FAILED if any(one.state == "fail" for one in found) else Exit.DONE
+    return summary(found)
 
 
 def _ask(asked: Sequence[Subject], console: Console, *, live: bool) -> tuple[Finding, ...]:

@@ -14,7 +14,7 @@ from disaggc.resources import shipped
 from disaggc.spec.model import ComposeTarget, KubernetesTarget, SystemdTarget
 from tests.emit.plans import PLANS, five_nodes
 
-KINDS = ("compose", "kubernetes", "systemd")
+KINDS = ("compose", "kubernetes", "local", "systemd")
 PARTS_OF_OTHERS = {"meta.j2", "pod.j2"}
 
 

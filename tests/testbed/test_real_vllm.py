@@ -194,7 +194,7 @@ def stack(real, tmp_path_factory) -> Iterator[Stack]:
 @pytest.fixture(scope="module")
 def flexible(real, tmp_path_factory) -> Iterator[Stack]:
     venv, model = real
-    made = Stack(tmp_path_factory.mktemp("flex") / "s", {"flex": FLEXIBLE}, venv, model=model, base=25000)
+    made = Stack(tmp_path_factory.mktemp("flex") / "s", {"flex": FLEXIBLE}, venv, model=model, base=27000)
     try:
         made.up()
         yield made

@@ -92,6 +92,14 @@ def emit_local(
 
 
 def _unfit(plan: DeploymentPlan, settings: LocalTarget) -> Iterator[Diagnostic]:
+    for node in plan.nodes:
+        if node.address != LOOPBACK:
+            yield error(
+                "DGC602",
+                f"the plan places on {node.name} at {node.address}, target local on this machine alone",
+                ("cluster", "nodes", node.group),
+                help="compile the spec anew with `--target local`",
+            )
     if settings.time_scale is not None and settings.engine == "vllm":
         yield error(
             "DGC602",

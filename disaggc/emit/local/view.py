@@ -128,7 +128,14 @@ def _double(part: EnginePart, settings: LocalTarget, *, timed: bool) -> tuple[st
         str(pool.memory.kv_tokens * pool.shape.dp),
         "--engine-version",
         part.service.engine.version,
+        "--admin-port",
+        str(faults_port(part)),
     )
+
+
+def faults_port(part: EnginePart) -> int:
+    """Where faults are switched on in a double: the port before its block of internal ones, which it does not use."""
+    return part.replica.ports.internal - 1
 
 
 def _proxy(service: ServicePlan) -> Program:

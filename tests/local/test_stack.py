@@ -1,0 +1,156 @@
+"""`disaggc local` with doubles: up, twice up, status, smoke on what runs, faults that smoke must find, down."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+SPEC = """
+version: 1
+cluster:
+  fabric: {type: infiniband, speed_per_nic: 400Gbit}
+  nodes:
+    h100: {count: 2, accelerator: {type: h100-sxm, per_node: 2}, nics: {per_node: 2}}
+services:
+  chat:
+    model: {id: meta-llama/Llama-3.1-8B, weights: /models/llama}
+    workload: {w: {input_tokens: 1024, output_tokens: 256, concurrency: 20}}
+    engine: {vllm: 0.33.0, settings: {max-model-len: 4096}, env: {HF_TOKEN: {secret: hf}}}
+    constraints: {mode: disaggregated, prefill: {replicas: 1, tp: [2]}, decode: {replicas: 1, tp: [2]}}
+    proxy: {port: 18471, api_key: {env: CHAT_KEY}}
+targets: {local: {engine: sim, time_scale: 20, base_port: 12000}}
+target: local
+"""
+SECRETS = {"HF_TOKEN": "x", "CHAT_KEY": "k y"}
+DECODE = "http://127.0.0.1:12320"
+
+
+def disaggc(folder: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    start = "import sys; from disaggc.cli.main import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.run(
+        [sys.executable, "-c", start, *words],
+        cwd=folder, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **(env or {})},
+    )  # fmt: skip
+
+
+def status(folder: Path) -> dict[str, object]:
+    return json.loads(disaggc(folder, "local", "status", "out", "--format", "json").stdout)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("s")
+    (folder / "disaggc.yaml").write_text(SPEC)
+    assert disaggc(folder, "plan", "--refresh=false", "-q", "--out", "plan.json").returncode == 0
+    assert disaggc(folder, "build", "--out", "out", "-q").returncode == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def running(built) -> Path:
+    up = disaggc(built, "local", "up", "out", "--timeout", "60", env=SECRETS)
+    assert up.returncode == 0, up.stderr
+    yield built
+    down = disaggc(built, "local", "down", "out", "--now")
+    assert down.returncode == 0, down.stderr
+    assert {one["state"] for one in status(built)["programs"]} == {"down"}
+
+
+def test_a_start_says_everything_that_is_missing_first(built):
+    up = disaggc(built, "local", "up", "out", env={"HF_TOKEN": "", "CHAT_KEY": ""})
+    assert up.returncode == 1
+    assert "HF_TOKEN" in up.stderr
+    assert "CHAT_KEY" in up.stderr
+    assert not (built / "out" / "run" / "supervisor.sock").exists()
+
+
+def test_a_folder_that_build_did_not_write_is_said(tmp_path):
+    up = disaggc(tmp_path, "local", "up", ".")
+    assert up.returncode == 1
+    assert "build" in up.stderr
+    assert disaggc(tmp_path, "local", "status", ".").returncode == 1
+
+
+def test_up_brings_up_and_is_content_the_second_time(running):
+    before = status(running)
+    assert before["ready"] is True
+    again = disaggc(running, "local", "up", "out", env=SECRETS)
+    assert again.returncode == 0
+    assert "nothing to do" in again.stderr
+    assert [one["pid"] for one in status(running)["programs"]] == [one["pid"] for one in before["programs"]]
+
+
+def test_a_key_is_wanted_by_the_proxy(running):
+    body = json.dumps({"model": "meta-llama/Llama-3.1-8B", "prompt": "x", "max_tokens": 1}).encode()
+    request = urllib.request.Request("http://127.0.0.1:18471/v1/completions", body)
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=10)
+    assert refused.value.code == 401
+
+
+def smoked(folder: Path, *words: str) -> tuple[int, dict[str, set[str]]]:
+    done = disaggc(folder, "smoke", "plan.json", "--format", "json", *words, env=SECRETS)
+    assert done.stdout, done.stderr
+    found: dict[str, set[str]] = {}
+    for one in json.loads(done.stdout)["findings"]:
+        found.setdefault(one["state"], set()).add(one["check"])
+    return done.returncode, found
+
+
+def test_smoke_finds_a_right_stack_right(running):
+    code, found = smoked(running, "--routing", "out/chat/routing.json")
+    assert (code, found.get("fail")) == (0, None)
+    everything = {
+        "reachable",
+        "kv-blocks",
+        "kv-moves",
+        "bandwidth",
+        "parity",
+        "cancel",
+        "remote-prefill",
+        "hang-up",
+    }
+    assert found["pass"] == everything
+
+
+def fault(port: int, body: dict[str, object] | None) -> None:
+    url = f"http://127.0.0.1:{port}/faults"
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, method="DELETE" if body is None else "POST")
+    urllib.request.urlopen(request, timeout=10).read()
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"), [("null-params", {"kv-moves"}), ("other-blocks", {"parity"}), ("status", {"kv-moves"})]
+)
+def test_smoke_says_what_is_wrong(running, kind, wrong):
+    prefill_faults = 12059
+    fault(
+        prefill_faults,
+        {"kind": kind, "leg": "prefill", "count": None, "when": "arrival" if kind == "status" else "first"},
+    )
+    try:
+        code, found = smoked(running)
+    finally:
+        fault(prefill_faults, None)
+    assert code == 6
+    assert found["fail"] >= wrong
+
+
+def test_smoke_says_where_it_does_not_know(running):
+    done = disaggc(
+        running, "smoke", "plan.json", "--endpoint", "chat/prefill/7=http://127.0.0.1:1", env=SECRETS
+    )
+    assert done.returncode == 1
+    assert "chat/prefill/7" in done.stderr
+    gone = disaggc(
+        running, "smoke", "plan.json", "--endpoint", "chat/prefill/0=http://127.0.0.1:1", env=SECRETS
+    )
+    assert gone.returncode == 6
+    assert "cannot be reached" in gone.stdout
