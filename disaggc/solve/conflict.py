@@ -24,7 +24,7 @@ from disaggc.solve.relax import LIGHT, Requirement, dropped, eased, enlarged, re
 from disaggc.solve.solution import Infeasible, Unproven
 from disaggc.solve.wording import said
 
-_STEPS = 6
+_STEPS = 7
 """Halvings of the bracket around the limit that would hold."""
 _MORE_NODES = (1, 2, 4, 8)
 

@@ -14,8 +14,8 @@ from disaggc.ir.plan import Role
 from disaggc.resolve.model import Bound, ClassLoad, NodeGroupFacts, NodeRef, ResolvedService, ResolvedSpec
 
 RequirementKind = Literal["floor", "min-nodes", "spare", "replicas", "max-nodes", "load", "bound"]
-LIGHT = 0.01
-"""Share of the load that stands for "hardly any" when the load is dropped."""
+LIGHT = 1e-4
+"""Share of the load that stands for "hardly any" when the load is dropped: enough for an hour written as a second."""
 _ROLES = {Role.PREFILL: "prefill", Role.DECODE: "decode", Role.COLOCATED: "colocated"}
 
 

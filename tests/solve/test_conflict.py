@@ -83,3 +83,9 @@ def test_two_vendors_without_a_pair_of_one_are_refused() -> None:
 def test_a_limit_that_is_too_short_is_not_called_infeasible() -> None:
     found = solve_spec(models("starter"), limits=Limits(deterministic_s=0.0))
     assert isinstance(found, Solution | Unproven)
+
+
+def test_a_rate_that_is_off_by_orders_of_magnitude_is_still_what_is_blamed() -> None:
+    (found,) = refused("services.chat.workload.rag.rate=9000/s", example="starter")
+    assert path_text(found.path).endswith(".rate")
+    assert re.search(r"lower it to `rate` [0-9.]+/s", found.help or "")
