@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.fidelity.claims import claim_lines
 from tests.fidelity.lines import Line
 from tests.fidelity.ratios import negative_controls, vendor_choices
 from tests.fidelity.scoreboard import scoreboard, table_of, worse
@@ -54,6 +55,9 @@ def extra_lines() -> tuple[Line, ...]:
     """Lines that do not come from the measured table."""
     choices = SHARED / "ratio_choices_dev.csv"
     lines = [negative_controls()]
+    claims = SHARED / "moreh_claims.csv"
+    if claims.exists():
+        lines += claim_lines(claims)
     if choices.exists():
         lines.append(vendor_choices(choices))
     return tuple(lines)
