@@ -93,13 +93,13 @@ class Timing(_Part):
         """One decode step; context: tokens of all sequences; windowed: those of them inside the windows."""
         d = self.decode
         at = bisect_right(d.batches, batch)
-        if at == 0:
+        if at == 0 or len(d.batches) == 1:
             fixed = d.fixed_s[0]
-        elif at == len(d.batches):
-            fixed = d.fixed_s[-1] * (batch / d.batches[-1])
         else:
-            share = (batch - d.batches[at - 1]) / (d.batches[at] - d.batches[at - 1])
-            fixed = d.fixed_s[at - 1] + share * (d.fixed_s[at] - d.fixed_s[at - 1])
+            # beyond the grid the last segment goes on
+            right = min(at, len(d.batches) - 1)
+            share = (batch - d.batches[right - 1]) / (d.batches[right] - d.batches[right - 1])
+            fixed = d.fixed_s[right - 1] + share * (d.fixed_s[right] - d.fixed_s[right - 1])
         return fixed + context * d.token_s + windowed * d.window_token_s
 
     def step_s(self, batch: int, context: int, windowed: int, *, prompt: int, squares: float) -> float:

@@ -34,7 +34,7 @@ TABLE = Timing(
 def test_step_times():
     assert TABLE.decode_s(1, 0, 0) == 0.02
     assert TABLE.decode_s(4, 1000, 400) == pytest.approx(0.03 + 0.001 + 0.004)
-    assert TABLE.decode_s(20, 0, 0) == pytest.approx(0.1)
+    assert TABLE.decode_s(20, 0, 0) == pytest.approx(0.05 + 10 * 0.03 / 9)
     assert TABLE.step_s(0, 0, 0, prompt=2000, squares=1e6) == pytest.approx(0.01 + (0.2 + 0.01) / 2)
     assert TABLE.step_s(0, 0, 0, prompt=1, squares=1) == 0.05
     assert TABLE.step_s(1, 0, 0, prompt=100, squares=0) == pytest.approx(1.5 * 0.02 + 0.002 + 0.005)
