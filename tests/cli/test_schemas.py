@@ -13,10 +13,12 @@ from disaggc.cli.views import (
     catalog_json,
     explain_json,
     init_json,
+    local_json,
     models_json,
     plan_json,
     schema_json,
     simulate_json,
+    smoke_json,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,8 +34,10 @@ DOCUMENTS = {
     "explain": explain_json.ExplainDocument,
     "init": init_json.InitDocument,
     "page": explain_json.PageDocument,
+    "local": local_json.LocalDocument,
     "plan": plan_json.PlanDocument,
     "schemas": schema_json.SchemasDocument,
+    "smoke": smoke_json.SmokeDocument,
     "simulate": simulate_json.SimulateDocument,
 }
 
