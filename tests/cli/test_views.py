@@ -98,6 +98,18 @@ def test_a_margin_in_latency_reads_as_speed():
     assert "1.40x (1.20x to 1.60x) in e2e speed, decided" in plan_markdown(plan, ())
 
 
+@pytest.mark.parametrize(("low", "told"), [(900.0, True), (1000.0, False)])
+def test_a_rate_that_is_not_carried_at_the_cautious_end_is_told(low, told):
+    plan = five_nodes()
+    (service,) = plan.services
+    served = service.predicted.model_copy(
+        update={"bottleneck": "rate", "output_tok_per_s": prediction(1000.0, low, 1000.0)}
+    )
+    plan = plan.model_copy(update={"services": (service.model_copy(update={"predicted": served}),)})
+    assert ("at the cautious end" in plan_text(plan, (), paint=PLAIN)) is told
+    assert ("At the cautious end" in plan_markdown(plan, ())) is told
+
+
 def test_undecided_is_coloured_otherwise_than_decided():
     colour = Paint(on=True)
     undecided = plan_text(weighed(five_nodes(), **UNDECIDED), (), paint=colour)

@@ -10,6 +10,8 @@ from disaggc.ir.plan import Alternative, DeploymentPlan, Expectation, ServicePla
 
 _MARKS = {"create": "+", "update": "~", "replace": "!", "remove": "-"}
 _SHOWN_ALTERNATIVES = 8
+_ALL = 1 - 1e-3
+OVERLOADED = "at the cautious end this layout does not carry the offered rate: queues grow, hence the upper latencies"
 IN_METRIC: dict[Yardstick, str] = {
     "total_tok_per_s": "in throughput",
     "tokens_per_cost": "in tokens per cost",
@@ -71,6 +73,14 @@ def _expected(expected: Expectation) -> Iterator[str]:
     if not expected.meets_objectives:
         totals.append(("objectives", "not all met at the predicted value"))
     yield from table(totals)
+    if overloaded_at_worst(expected):
+        yield f"  {OVERLOADED}"
+
+
+def overloaded_at_worst(expected: Expectation) -> bool:
+    """Whether everything offered is served at the predicted value, but not at the cautious end of the range."""
+    served = expected.output_tok_per_s
+    return expected.bottleneck == "rate" and served.low < served.value * _ALL
 
 
 def against(service: ServicePlan, paint: Paint) -> Iterator[str]:

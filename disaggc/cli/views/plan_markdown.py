@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from disaggc.cli.views.plan_human import IN_METRIC, ratio_text
+from disaggc.cli.views.plan_human import IN_METRIC, OVERLOADED, overloaded_at_worst, ratio_text
 from disaggc.cli.views.text import count, duration_ms, factor
 from disaggc.ir.changes import Change
 from disaggc.ir.plan import DeploymentPlan, ServicePlan
@@ -43,6 +43,8 @@ def _service(service: ServicePlan) -> Iterator[str]:
     per_cost = expected.tokens_per_cost
     cost = f", {count(per_cost)} tok/{_escaped(expected.currency or '')}" if per_cost is not None else ""
     yield f"Output {count(expected.output_tok_per_s)} tok/s{cost}, bottleneck {_escaped(expected.bottleneck)}."
+    if overloaded_at_worst(expected):
+        yield f"{OVERLOADED[0].upper()}{OVERLOADED[1:]}."
     if not expected.meets_objectives:
         yield "Not all objectives are met at the predicted value."
     if service.comparison is not None:
