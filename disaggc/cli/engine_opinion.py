@@ -142,7 +142,7 @@ def blamed(arguments: Sequence[Argument], message: str) -> Argument | None:
 
     def named(argument: Argument) -> bool:
         name = argument.flag.lstrip("-").removeprefix("no-").replace("_", "-")
-        return re.search(rf"(?<![a-z0-9-]){re.escape(name)}(?![a-z0-9-])", spoken) is not None
+        return re.search(rf"(?<![a-z0-9])(?<![a-z0-9]-){re.escape(name)}(?![a-z0-9-])", spoken) is not None
 
     found = [argument for argument in arguments if named(argument)]
     return max(found, key=lambda a: (bool(a.because), len(a.flag)), default=None)

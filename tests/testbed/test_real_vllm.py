@@ -273,6 +273,28 @@ def test_smoke_finds_nothing_wrong(stack: Stack):
     assert passed >= {"reachable", "kv-blocks", "kv-moves", "parity", "cancel", "remote-prefill", "hang-up"}
 
 
+@pytest.mark.parametrize(
+    ("pinned", "setting", "code", "severity"),
+    [
+        (VERSION, "compilation-config: {no-such-key: 1}", "DGC240", "error"),
+        ("0.33.0", "seed: 1", "DGC241", "warning"),
+    ],
+)
+def test_its_parser_judges_the_command_lines_of_a_spec(real, tmp_path, pinned, setting, code, severity):
+    venv, model = real
+    service = SERVICE.format(
+        name="pd", model=model, version=pinned, command=venv / "bin" / "vllm", constraints=APART, port=18302
+    ).replace("enforce-eager: true", f"enforce-eager: true, {setting}")
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(SPEC.format(services=service, base=21000, nodes=1))
+    text = disaggc("validate", spec, "--engine-parser", "--format", "json", codes=(0, 1), timeout=600)
+    found = [one for one in json.loads(text)["diagnostics"] if one["code"].startswith("DGC24")]
+    print(found)
+    assert {(one["code"], one["severity"]) for one in found} == {(code, severity)}
+    wanted = "no-such-key" if code == "DGC240" else "vllm: 0.33.0"
+    assert {spec.read_text().splitlines()[one["line"] - 1].count(wanted) for one in found} == {1}
+
+
 def test_a_flexible_replica_prefills_and_then_decodes_without_a_restart(flexible: Stack):
     proxy, admin = flexible.urls["flex/proxy/0"], flexible.admin("flex")
     first, second = flexible.urls["flex/flexible/0"], flexible.urls["flex/flexible/1"]
