@@ -61,17 +61,20 @@ def explain(
 
     request = Request(files, tuple(sets or ()), target.value if target else None)
     done = compiled(request, upgrade=upgrade)
+    from disaggc.cli.sensitive import sensitive
+
+    changes = sensitive(done, request)
     if output is Format.HUMAN:
         console.report(done.report)
     if output is Format.JSON:
         from disaggc.cli.views.explain_json import explain_document
 
-        console.result(explain_document(done).text())
+        console.result(explain_document(done, changes).text())
     elif done.plan is not None:
         from disaggc.cli.views.explain_human import explain_text
         from disaggc.cli.views.text import Paint
 
-        console.result(explain_text(done.plan, paint=Paint(console.colored(sys.stdout))))
+        console.result(explain_text(done.plan, changes, paint=Paint(console.colored(sys.stdout))))
     return exit_for(done.report.diagnostics, deny_warnings=False)
 
 

@@ -185,10 +185,10 @@ def test_markdown_tells_latency_and_cost_as_a_reader_writes_them():
 @pytest.mark.parametrize("name", sorted(PLANS))
 def test_explain_shows_memory_and_what_binds(name):
     plan = PLANS[name]()
-    text = explain_text(plan, paint=PLAIN)
+    text = explain_text(plan, {}, paint=PLAIN)
     assert "what binds: decode" in text
     assert "weights" in text
-    document = json.loads(explain_document(compiled(plan)).text())
+    document = json.loads(explain_document(compiled(plan), {}).text())
     assert document["services"]["chat"]["pools"][0]["memory"]["kv_tokens"] > 0
     assert ("KV transfer" in text) == bool(plan.services[0].links)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from disaggc.cli.sensitive import Sensitive
 from disaggc.cli.views.plan_human import against, alternatives, ratio_text
+from disaggc.cli.views.sensitive_human import sensitivity_rows
 from disaggc.cli.views.text import Paint, table
 from disaggc.ir.plan import DeploymentPlan, KvLink, Pool, ServicePlan, Timings
 from disaggc.units import format_bytes, format_duration, format_speed
@@ -19,12 +21,17 @@ _LIMITS = {
 }
 
 
-def explain_text(plan: DeploymentPlan, *, paint: Paint) -> str:
+def explain_text(plan: DeploymentPlan, changes: Mapping[str, Sensitive], *, paint: Paint) -> str:
     """Every service, a blank line between."""
-    return "\n\n".join("\n".join(_service(service, paint)) for service in plan.services) + "\n"
+    return (
+        "\n\n".join(
+            "\n".join(_service(service, changes.get(service.name), paint)) for service in plan.services
+        )
+        + "\n"
+    )
 
 
-def _service(service: ServicePlan, paint: Paint) -> Iterator[str]:
+def _service(service: ServicePlan, changes: Sensitive | None, paint: Paint) -> Iterator[str]:
     limit = service.predicted.bottleneck
     yield paint.bold(f"{service.name}: {ratio_text(service)}")
     yield f"  what binds: {limit}: {_LIMITS.get(limit, 'see the terms below')}"
@@ -43,6 +50,9 @@ def _service(service: ServicePlan, paint: Paint) -> Iterator[str]:
     if service.alternatives:
         yield ""
         yield from table(alternatives(service.alternatives))
+    if changes is not None:
+        yield ""
+        yield from table(sensitivity_rows(changes))
 
 
 def _pool(pool: Pool, used: float | None) -> Iterator[str]:

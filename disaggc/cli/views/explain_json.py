@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
@@ -20,8 +21,10 @@ from disaggc.ir.plan import (
     Shape,
     Timings,
 )
+from disaggc.perf.sensitivity import Quantity, Sensitivity
 
 if TYPE_CHECKING:
+    from disaggc.cli.sensitive import Sensitive
     from disaggc.compilation import Compiled
 
 
@@ -61,6 +64,37 @@ class PoolReasons(Item):
     """Fields of the spec that caused it."""
 
 
+class ResponseItem(Item):
+    """What the plan's layout does when a quantity is multiplied by `factor`; factors on the present figures."""
+
+    factor: float
+    total_tok_per_s: float
+    e2e_p50: float
+    tokens_per_cost: float | None
+    """Null without prices."""
+
+
+class BreakEvenItem(Item):
+    """Where another layout becomes the better one."""
+
+    value: float
+    """Of the quantity, in its unit."""
+    direction: Literal["above", "below"]
+    """On which side of the value."""
+    better: str
+    """The layout that is better there."""
+
+
+class SensitivityItem(Item):
+    """How the plan answers to one quantity."""
+
+    quantity: Quantity
+    value: float
+    """Now: tokens, requests per second, requests, bytes per second of one network card, or money per hour."""
+    responses: tuple[ResponseItem, ...]
+    break_evens: tuple[BreakEvenItem, ...]
+
+
 class ServiceReasons(Item):
     """Why a service is laid out as it is."""
 
@@ -86,6 +120,8 @@ class ServiceReasons(Item):
     """Requests per second at which one more prefill node pays; null where not computed."""
     skip_prefill_below: int
     """Uncached prompt tokens under which decode prefills alone."""
+    sensitivity: tuple[SensitivityItem, ...]
+    """By quantity."""
 
 
 class ExplainDocument(Document):
@@ -99,16 +135,16 @@ class ExplainDocument(Document):
     """Findings, sorted by position."""
 
 
-def explain_document(done: Compiled) -> ExplainDocument:
+def explain_document(done: Compiled, changes: Mapping[str, Sensitive]) -> ExplainDocument:
     """The reasons behind a plan."""
     services = done.plan.services if done.plan is not None else ()
     return ExplainDocument(
-        services={service.name: _service(service) for service in services},
+        services={service.name: _service(service, changes.get(service.name)) for service in services},
         diagnostics=tuple(DiagnosticItem.model_validate(item) for item in items(done.report)),
     )
 
 
-def _service(service: ServicePlan) -> ServiceReasons:
+def _service(service: ServicePlan, changes: Sensitive | None) -> ServiceReasons:
     return ServiceReasons(
         mode=service.mode,
         ratio=service.ratio,
@@ -121,7 +157,37 @@ def _service(service: ServicePlan) -> ServiceReasons:
         alternatives=service.alternatives,
         prefill_doubling_rate=service.prefill_doubling_rate,
         skip_prefill_below=service.skip_prefill_below,
+        sensitivity=() if changes is None else tuple(_sensitivity(s, changes) for s in changes.found),
     )
+
+
+def _sensitivity(found: Sensitivity, changes: Sensitive) -> SensitivityItem:
+    return SensitivityItem(
+        quantity=found.quantity,
+        value=_rounded(found.value),
+        responses=tuple(
+            ResponseItem(
+                factor=r.factor,
+                total_tok_per_s=_rounded(r.total_tok_per_s),
+                e2e_p50=_rounded(r.e2e_p50),
+                tokens_per_cost=None if r.tokens_per_cost is None else _rounded(r.tokens_per_cost),
+            )
+            for r in found.responses
+        ),
+        break_evens=tuple(
+            BreakEvenItem(
+                value=_rounded(b.value),
+                direction="above" if b.above else "below",
+                better=changes.names[b.better],
+            )
+            for b in found.break_evens
+        ),
+    )
+
+
+def _rounded(value: float) -> float:
+    """Three digits: a break-even is found to 1 %."""
+    return float(f"{value:.3g}")
 
 
 def _pool(pool: Pool, utilisation: dict[str, float]) -> PoolReasons:

@@ -1,0 +1,84 @@
+"""What `explain` tells about change: a plan's layout and its rivals, each quantity's effect, the turning points.
+
+Prints nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from disaggc.cli.modes import planned
+from disaggc.compilation import Compiled, Request
+from disaggc.ir.plan import Alternative, Role, ServicePlan
+from disaggc.perf.layout import Layout, PoolLayout
+from disaggc.perf.models import Models
+from disaggc.perf.sensitivity import Sensitivity, sensitivities
+from disaggc.pipeline import check
+from disaggc.resolve.model import NodeGroupFacts, ResolvedService
+
+_RIVALS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitive:
+    """One service. names: of the layouts a break-even may name, the chosen one first; currency of the price."""
+
+    names: tuple[str, ...]
+    found: tuple[Sensitivity, ...]
+    currency: str
+
+
+def sensitive(done: Compiled, request: Request) -> dict[str, Sensitive]:
+    """By service; empty without a plan."""
+    resolved = check(request).resolved
+    if done.plan is None or resolved is None:
+        return {}
+    models = Models.of(resolved)
+    if models.value is None:
+        return {}
+    groups = {group.name: group for group in resolved.groups}
+    services = {service.name: service for service in resolved.services}
+    return {
+        plan.name: _of(models.value, services[plan.name], plan, groups=groups) for plan in done.plan.services
+    }
+
+
+def _of(
+    models: Models, service: ResolvedService, plan: ServicePlan, *, groups: dict[str, NodeGroupFacts]
+) -> Sensitive:
+    named = {_name(plan.mode, plan): planned(plan, groups)}
+    for other in plan.alternatives:
+        if service.mode in ("auto", other.mode) and len(groups) == 1 and len(named) <= _RIVALS:
+            named.setdefault(_other_name(other), _layout(other, next(iter(groups.values()))))
+    aim = models.resolved.spec.optimize
+    found = sensitivities(models, service, tuple(named.values()), latency_first=aim == "latency")
+    priced = [g.price for g in groups.values() if g.price is not None]
+    return Sensitive(tuple(named), found, priced[0].currency if priced else "")
+
+
+def _name(mode: str, plan: ServicePlan) -> str:
+    if plan.ratio is not None and mode == "disaggregated":
+        return str(plan.ratio)
+    return f"{sum(len(pool.replicas) for pool in plan.pools)} {mode}"
+
+
+def _other_name(other: Alternative) -> str:
+    if other.ratio is not None and other.mode == "disaggregated":
+        return str(other.ratio)
+    return f"{other.replicas} {other.mode}"
+
+
+def _layout(other: Alternative, group: NodeGroupFacts) -> Layout:
+    """An alternative as perf sees it, on the cluster's one node group."""
+    if other.ratio is None:
+        shape = next(iter(other.shapes.values()))
+        return Layout(other.mode, (PoolLayout(Role.COLOCATED, group, shape, other.replicas),))
+    prefill = other.shapes.get("prefill") or next(iter(other.shapes.values()))
+    decode = other.shapes.get("decode") or prefill
+    return Layout(
+        other.mode,
+        (
+            PoolLayout(Role.PREFILL, group, prefill, other.ratio.prefill),
+            PoolLayout(Role.DECODE, group, decode, other.ratio.decode),
+        ),
+    )

@@ -1,0 +1,62 @@
+"""How a plan answers to change, for people: a row for each quantity, with where another layout takes over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from disaggc.cli.sensitive import Sensitive
+from disaggc.perf.sensitivity import BreakEven, Sensitivity
+from disaggc.units import format_speed
+
+_WORDS = {
+    "input_tokens": "input tokens",
+    "output_tokens": "output tokens",
+    "rate": "rate",
+    "concurrency": "concurrency",
+    "bandwidth": "network card",
+    "price": "price",
+}
+
+
+def sensitivity_rows(changes: Sensitive) -> Iterator[tuple[str, ...]]:
+    """Rows of a table."""
+    yield (
+        "if this changes",
+        "now",
+        "halved: tok/s",
+        "e2e",
+        "doubled: tok/s",
+        "e2e",
+        "another layout is better",
+    )
+    for found in changes.found:
+        by_factor = {response.factor: response for response in found.responses}
+        cells: list[str] = []
+        for factor in (0.5, 2.0):
+            response = by_factor.get(factor)
+            if response is None:
+                cells += ["-", "-"]
+            elif found.quantity == "price" and response.tokens_per_cost is not None:
+                cells += [f"{response.tokens_per_cost:.2f}x per cost", ""]
+            else:
+                cells += [f"{response.total_tok_per_s:.2f}x", f"{response.e2e_p50:.2f}x"]
+        where = ", ".join(_break_even(found, b, changes) for b in found.break_evens)
+        yield (_WORDS[found.quantity], _value(found, found.value, changes), *cells, where)
+
+
+def _break_even(found: Sensitivity, b: BreakEven, changes: Sensitive) -> str:
+    side = "from" if b.above else "below"
+    rounded = float(f"{b.value:.2g}")  # found to 1 %
+    return f"{side} {_value(found, rounded, changes)}: {changes.names[b.better]}"
+
+
+def _value(found: Sensitivity, value: float, changes: Sensitive) -> str:
+    match found.quantity:
+        case "bandwidth":
+            return format_speed(value)
+        case "rate":
+            return f"{value:.3g}/s"
+        case "price":
+            return f"{value:g} {changes.currency}/h"
+        case _:
+            return f"{value:,.0f}"
