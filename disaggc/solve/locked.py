@@ -18,7 +18,7 @@ from disaggc.solve.placement import Located
 from disaggc.solve.problem import Goal
 from disaggc.solve.rank import Weighed, best_first, compare, weigh
 from disaggc.solve.rates import Kind, ReplicaRates
-from disaggc.solve.sketch import Sketch, canonical, nodes_of
+from disaggc.solve.sketch import Sketch, canonical, footprint, nodes_of
 from disaggc.solve.solution import Placed, SlotAt
 from disaggc.spec.lock import Lock, LockedPool, LockedService
 
@@ -51,8 +51,9 @@ def keep(rates: tuple[ReplicaRates, ...], lock: Lock, fresh: Attempt) -> Attempt
     chosen = tuple(choice.best for choice in choices if choice.best is not None)
     places = _places(rates, lock, chosen) if len(chosen) == len(rates) else None
     if places is None:
-        names = " and ".join(f"`{rates[i].service.name}`" for i in held)
-        findings.append(_left(names.strip("`"), "the other services find no room beside it"))
+        names = "` and `".join(rates[i].service.name for i in held)
+        rest = "its replicas find no places" if len(rates) == 1 else "the services find no room for it all"
+        findings.append(_left(names, rest))
         return replace(fresh, diagnostics=(*fresh.diagnostics, *findings))
     findings.extend(_gains(rates, held, fresh))
     return Attempt(
@@ -75,6 +76,9 @@ def _held(rates: ReplicaRates, recorded: LockedService, goal: Goal) -> Weighed |
             return reason
         kind = (Role(pool.role), pool.group, pool.shape)
         counts[kind] = counts.get(kind, 0) + pool.replicas
+    crowded = _crowded(rates, canonical(counts))
+    if crowded is not None:
+        return crowded
     weighed = best_first([weigh(rates, sketch, goal) for sketch in _splits(counts)])
     best = weighed[0]
     if best.holds and best.allowed:
@@ -101,6 +105,16 @@ def _misfit(rates: ReplicaRates, pool: LockedPool) -> str | None:
     room = rates.most((role, pool.group, pool.shape))
     if pool.replicas > room:
         return f"`{pool.group}` has room for {room} replicas of {pool.shape}, not {pool.replicas}"
+    return None
+
+
+def _crowded(rates: ReplicaRates, sketch: Sketch) -> str | None:
+    """Why pools that fit one by one do not fit together."""
+    groups = {group.name: group for group in rates.models.resolved.groups}
+    for name, taken in footprint(rates, sketch).items():
+        there = len(groups[name].nodes) * groups[name].per_node
+        if taken > there:
+            return f"it takes {taken} accelerators of `{name}`, which has {there}"
     return None
 
 

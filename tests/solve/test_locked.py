@@ -101,3 +101,14 @@ def test_a_node_that_went_away_moves_only_its_own_replica() -> None:
     before = {r for r in fresh.services[0].replicas if "gpu-04" not in r.nodes}
     assert before <= set(now.services[0].replicas)
     assert any("gpu-05" in r.nodes for r in now.services[0].replicas)
+
+
+def test_a_cluster_that_became_too_small_is_named_with_both_numbers() -> None:
+    lock = lock_of(solution(FIVE))
+    hosts = (
+        "cluster.nodes.mi300x.hosts={gpu-01: 10.0.0.1, gpu-02: 10.0.0.2, gpu-03: 10.0.0.3, gpu-05: 10.0.0.5}"
+    )
+    now = solution(FIVE, hosts, lock=lock)
+    (told,) = now.diagnostics
+    assert told.code == "DGC703"
+    assert "it takes 40 accelerators of `mi300x`, which has 32" in told.message
