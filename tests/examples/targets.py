@@ -11,7 +11,7 @@ EXAMPLES = ROOT / "examples"
 
 FITTING = {
     "starter": ("kubernetes",),
-    "deepseek-r1-mi300x": ("systemd", "compose", "kubernetes"),
+    "deepseek-r1-mi300x": ("systemd", "compose", "kubernetes", "local"),
     "llama-70b-h100-k8s": ("kubernetes",),
     "qwen3-235b-mixed": ("systemd", "compose", "kubernetes"),
     "gpt-oss-120b-single-node": ("compose",),

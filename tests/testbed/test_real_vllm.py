@@ -134,9 +134,8 @@ def asked(
     url: str, body: dict[str, object] | None = None, *, method: str = "POST", timeout: float = ANSWER_S
 ) -> bytes:
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(
-        url, data, {"content-type": "application/json"}, method=method if data else "GET"
-    )
+    kind = {"content-type": "application/json"}
+    request = urllib.request.Request(url, data, kind, method=method if data else "GET")  # noqa: S310 - loopback
     with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
         found: bytes = answer.read()
         return found
