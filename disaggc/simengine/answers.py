@@ -10,7 +10,7 @@ from typing import Any
 
 from disaggc.simengine.asks import Ask
 from disaggc.simengine.events import DONE, Shape, event
-from disaggc.simengine.http import Connection, chunk
+from disaggc.simengine.http import Connection, chunk, chunks
 from disaggc.simengine.scores import scores
 from disaggc.simengine.sequence import Sequence
 from disaggc.simengine.shapes import Choice, Counts
@@ -114,7 +114,7 @@ class Answer:
             counts = self._counts()
             last = draft.choice
             last.text = "".join(WORDS[w].decode() for w in draft.words)
-            self.connection.write(chunk(self.shape.closing(last, counts, self._params)))
+            self.connection.write(chunks(self.shape.closing(last, counts, self._params)))
             self._end()
 
     def stopped(self, sequence: Sequence) -> bool:
@@ -146,7 +146,7 @@ class Answer:
             draft.sent = 1
             opening = self.shape.opening(draft.choice.index, self._counts())
             if opening:
-                self.connection.write(chunk(opening))
+                self.connection.write(chunks(opening))
 
     def _careful(self, draft: Draft, words: list[int], reason: str | None) -> None:
         """An event with everything the client asked for."""
@@ -181,13 +181,13 @@ class Answer:
         return text
 
     def _fail(self) -> None:
-        self.connection.write(chunk(event(ERROR) + DONE))
+        self.connection.write(chunks(event(ERROR) + DONE))
         self.muted = True
         self._end()
 
     def fail_stream(self, said: Said) -> None:
         """An error in a stream that has begun, and its end."""
-        self.connection.write(chunk(event(said) + DONE))
+        self.connection.write(chunks(event(said) + DONE))
         self.muted = True
         self.connection.end_stream()
 

@@ -179,3 +179,8 @@ class Connection(asyncio.Protocol):
 def chunk(data: bytes) -> bytes:
     """One chunk of a chunked body."""
     return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def chunks(events: bytes) -> bytes:
+    """Each of several events as a chunk of its own, as vLLM's server sends them."""
+    return b"".join([chunk(event + b"\n\n") for event in events.split(b"\n\n") if event])

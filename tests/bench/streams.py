@@ -21,7 +21,10 @@ from disaggc.simengine.timing import DecodeTimes, KvTimes, PrefillTimes, Timing
 from tests.bench.fault_matrix import PROGRAM, call, free_port
 from tests.bench.proxy import children, cpu_s, descriptors, rss_bytes, running, tool
 
-TOKENS, STEP_S = 8, 6.0
+TOKENS, STEP_S, INTERVAL = 240, 0.4, 16
+"""Every stream lasts 96 s, longer than opening all of them takes, and says something every 6.4 s."""
+EVENTS = 2 + (TOKENS - 2) // INTERVAL
+"""The first word alone, then every INTERVAL words, the rest at the end."""
 TIMES = Timing(
     decode=DecodeTimes(batches=(1, 2), fixed_s=(STEP_S, STEP_S), token_s=0.0),
     prefill=PrefillTimes(fixed_s=0.002, token_s=0.0, square_s=0.0),
@@ -41,8 +44,8 @@ def double(folder: Path, role: str, port: int, admin: int, *, seqs: int) -> tupl
     }
     command = [
         *PROGRAM, "sim-engine", "serve", "tiny", "--served-model-name", "m", "--host", "127.0.0.1", "--port", str(port),
-        "--max-model-len", "4096", "--max-num-seqs", str(seqs), "--kv-tokens", str(256 * seqs), "--admin-port", str(admin),
-        "--no-enable-prefix-caching", "--timing", str(folder / f"{role}.json"), "--kv-transfer-config", json.dumps(connector),
+        "--max-model-len", "4096", "--max-num-seqs", str(seqs), "--kv-tokens", str(512 * seqs), "--admin-port", str(admin),
+        "--no-enable-prefix-caching", "--stream-interval", str(INTERVAL), "--timing", str(folder / f"{role}.json"), "--kv-transfer-config", json.dumps(connector),
     ]  # fmt: skip
     return command, {
         "VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1",
@@ -157,8 +160,8 @@ def observed(
         **found,
         "finished": sum(r["requests"] for r in results),
         "failed": sum(r["failed"] for r in results),
-        "tokens": sum(r["tokens"] for r in results),
-        "tokens_expected": streams * TOKENS,
+        "events": sum(r["tokens"] for r in results),
+        "events_expected": streams * EVENTS,
         "proxy_cpu_s": round(cpu_s(proxy.pid) - spent, 2),
         "left_on_doubles": sum(
             s.get(k, 1) for s in states for k in ("open", "running", "pinned_blocks", "leaked_blocks")
@@ -185,7 +188,7 @@ def main() -> int:
         and found["held"]
         and found["open_at_once"] == found["finished"] == options.streams
     )
-    return 0 if good and found["tokens"] == found["tokens_expected"] and not found["left_on_doubles"] else 1
+    return 0 if good and found["events"] == found["events_expected"] and not found["left_on_doubles"] else 1
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from disaggc.simengine.tokens import WORD_IDS, WORDS, detokenize, tokenize
+from tests.proxy.harness import request
 from tests.simengine.doubles import Double, ids, run, up
 
 CHAT = {
@@ -268,3 +269,25 @@ def test_the_small_endpoints():
     assert vector[0]["embedding"] != vector[1]["embedding"]
     assert version == {"version": "0.33.0"}
     assert load == {"server_load": 0}
+
+
+def test_every_event_is_a_chunk_of_its_own():
+    async def go():
+        async with up(Double()) as (double,):
+            reader, writer = await asyncio.open_connection("127.0.0.1", double.engine.port)
+            writer.write(
+                request(
+                    {**CHAT, "stream": True, "stream_options": {"include_usage": True}},
+                    "/v1/chat/completions",
+                )
+            )
+            await reader.readuntil(b"\r\n\r\n")
+            chunks = []
+            while size := int(await reader.readuntil(b"\r\n"), 16):
+                chunks.append((await reader.readexactly(size + 2))[:-2])
+            writer.close()
+            return chunks
+
+    chunks = run(go())
+    assert len(chunks) == 1 + 6 + 1 + 1
+    assert all(c.startswith(b"data: ") and c.endswith(b"\n\n") and c.count(b"\n\n") == 1 for c in chunks)
