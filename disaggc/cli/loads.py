@@ -12,13 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from disaggc.diagnostics import Diagnostic, Outcome, SourceSpan, error
-from disaggc.perf.events import Load, Offered, Stream
+from disaggc.perf.events import Failure, Load, Offered, Stream
+from disaggc.perf.layout import Layout
 from disaggc.resolve.lengths import constant
 from disaggc.resolve.model import ClassLoad, ResolvedService
 from disaggc.resolve.traces import TRACE_LIMIT, Recorded, TraceError, read_requests
 from disaggc.spec.files import Unreadable, decode, read_file
+from disaggc.units import parse_duration
 
 _TOKENS = re.compile(r"(\d+(?:\.\d+)?)([kK]?)")
+_FAULT = re.compile(r"(prefill|decode|colocated)/(\d{1,4})@([^+]{1,20})\+(.{1,20})")
 _LARGEST = 10_000_000
 _MOST_POINTS = 64
 
@@ -77,6 +80,42 @@ def parse_sweep(text: str) -> Sweep:
     if name == "concurrency" and any(v != int(v) or v < 1 for v in values):
         raise ValueError("a concurrency is a whole number of requests")
     return Sweep(name, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A replica that ends at `at_s` for `down_s`. index: among the replicas of its role."""
+
+    role: str
+    index: int
+    at_s: float
+    down_s: float
+
+    def __str__(self) -> str:
+        """`decode/0`."""
+        return f"{self.role}/{self.index}"
+
+
+def parse_fault(text: str) -> Fault:
+    """`decode/0@10min+2min`; ValueError says what is wrong."""
+    found = _FAULT.fullmatch(text)
+    if found is None:
+        raise ValueError("ROLE/INDEX@TIME+DOWN is wanted, e.g. decode/0@10min+2min")
+    role, index, at, down = found.groups()
+    return Fault(role, int(index), parse_duration(at), parse_duration(down))
+
+
+def struck(offer: Offer, layout: Layout, faults: tuple[Fault, ...]) -> Offer | Fault:
+    """The load with these failures, or the one that names a replica the layout does not have."""
+    places = [(p.role.value, i, n) for i, p in enumerate(layout.pools) for n in range(p.replicas)]
+    failures = []
+    for fault in faults:
+        of_role = [(pool, n) for role, pool, n in places if role == fault.role]
+        if fault.index >= len(of_role):
+            return fault
+        pool, number = of_role[fault.index]
+        failures.append(Failure(fault.at_s, pool, number, fault.down_s))
+    return replace(offer, load=replace(offer.load, failures=tuple(failures)))
 
 
 def _tokens(text: str) -> int:

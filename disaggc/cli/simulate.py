@@ -24,7 +24,7 @@ from disaggc.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from disaggc.cli.loads import Bench, Sweep
+    from disaggc.cli.loads import Bench, Fault, Sweep
     from disaggc.cli.simulating import Wish
 
 _MODES = "plan, colocated or a ratio such as 2P3D (repeatable). Default: plan."
@@ -56,6 +56,10 @@ _Admission = Annotated[
         "--admission/--no-admission", help="The proxy's limits, or everything straight to the engines."
     ),
 ]
+_Fails = Annotated[
+    list[str] | None,
+    typer.Option("--fail", metavar="REPLICA@TIME+DOWN", help="E.g. decode/0@10min+2min (repeatable)."),
+]
 _Seed = Annotated[int, typer.Option("--seed", help="Of arrivals and lengths.")]
 
 
@@ -73,6 +77,7 @@ def simulate(
     requests: _Requests = None,
     ranged: _Ranged = False,
     admission: _Admission = True,
+    fail: _Fails = None,
     seed: _Seed = 1,
     output: FormatOption = Format.HUMAN,
     color: ColorOption = Color.AUTO,
@@ -97,6 +102,7 @@ def simulate(
         ranged=ranged,
         seed=seed,
         admission=admission,
+        faults=tuple(_fault(text) for text in fail or ()),
     )
     return _shown(wish, Console(color, quiet), output)
 
@@ -152,6 +158,15 @@ def _sweep(text: str | None) -> Sweep | None:
         return None if text is None else parse_sweep(text)
     except ValueError as problem:
         raise typer.BadParameter(f"`--sweep {text[:40] if text else ''}`: {problem}") from None
+
+
+def _fault(text: str) -> Fault:
+    from disaggc.cli.loads import parse_fault
+
+    try:
+        return parse_fault(text)
+    except ValueError as problem:
+        raise typer.BadParameter(f"`--fail {text[:40]}`: {problem}") from None
 
 
 def _mode(text: str) -> str:

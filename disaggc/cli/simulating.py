@@ -9,11 +9,13 @@ from pathlib import Path
 from disaggc.cli.compiling import compiled
 from disaggc.cli.loads import (
     Bench,
+    Fault,
     Offer,
     Sweep,
     bench_offer,
     read_trace_file,
     spec_offer,
+    struck,
     trace_offer,
     varied,
 )
@@ -52,6 +54,7 @@ class Wish:
     ranged: bool
     seed: int
     admission: bool
+    faults: tuple[Fault, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,14 @@ class _Runs:
                 if isinstance(named, Diagnostic):
                     problems.append(named)
                     continue
-                tasks += [_Task(service, named, point, front) for point in self._points(offer)]
+                for point in self._points(offer):
+                    hit = struck(point, named.layout, self.wish.faults)
+                    if isinstance(hit, Offer):
+                        tasks.append(_Task(service, named, hit, front))
+                    else:
+                        problems.append(
+                            error("DGC550", f"`--fail {hit}`: `--mode {named.name}` has no such replica")
+                        )
         return tasks, tuple(problems)
 
     def run(self, tasks: list[_Task], bar: Bar) -> Iterator[Simulated]:

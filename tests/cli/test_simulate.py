@@ -195,6 +195,8 @@ def test_a_missing_trace_and_a_mode_that_does_not_fit(capsys, spec, tmp_path):
         ["--trace", "a.csv", "--bench", "1k/1k"],
         ["--trace", "a.csv", "--sweep", "rate=1"],
         ["--requests", "0"],
+        ["--fail", "decode/0"],
+        ["--fail", "decode/0@soon+1min"],
     ],
 )
 def test_wrong_usage(capsys, spec, arguments):
@@ -202,6 +204,20 @@ def test_wrong_usage(capsys, spec, arguments):
     assert code == 64
     assert out == ""
     assert err.startswith("error: ")
+
+
+def test_a_replica_that_fails_on_the_way(capsys, spec):
+    common = (spec, "--mode", "2P2D", "--bench", "2k/256/64", "--requests", 400)
+    _, calm = document(capsys, *common)
+    _, hit = document(capsys, *common, "--fail", "decode/1@5s+20s")
+    assert calm["runs"][0]["classes"]["bench"]["failed"] == 0
+    lost = hit["runs"][0]["classes"]["bench"]
+    assert lost["losses"] == {"replica-failed": lost["failed"]}
+    assert 0 < lost["failed"] <= 64
+    assert min(m["up"] for m in hit["runs"][0]["pools"][1]["timeline"]) == 1
+    code, _, err = run(capsys, *common, "--fail", "decode/2@5s+20s")
+    assert code == 1
+    assert "`--fail decode/2`: `--mode 2P2D` has no such replica" in err
 
 
 def test_what_bench_and_sweep_say():

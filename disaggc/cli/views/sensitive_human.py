@@ -16,6 +16,8 @@ _WORDS = {
     "bandwidth": "network card",
     "price": "price",
 }
+_OVERLOAD = 20.0
+"""Factor on the latency from which it only tells how long the overload has lasted."""
 
 
 def sensitivity_rows(changes: Sensitive) -> Iterator[tuple[str, ...]]:
@@ -39,7 +41,9 @@ def sensitivity_rows(changes: Sensitive) -> Iterator[tuple[str, ...]]:
             elif found.quantity == "price" and response.tokens_per_cost is not None:
                 cells += [f"{response.tokens_per_cost:.2f}x per cost", ""]
             else:
-                cells += [f"{response.total_tok_per_s:.2f}x", f"{response.e2e_p50:.2f}x"]
+                slower = response.e2e_p50
+                wait = f"{slower:.2f}x" if slower < _OVERLOAD else "queue grows"
+                cells += [f"{response.total_tok_per_s:.2f}x", wait]
         where = ", ".join(_break_even(found, b, changes) for b in found.break_evens)
         yield (_WORDS[found.quantity], _value(found, found.value, changes), *cells, where)
 
