@@ -27,7 +27,7 @@ def test_nothing_is_lost_hangs_or_leaks(stack, row, column, outcome):
     found = cell(stack, next(r for r in ROWS if r.name == row), column)
     assert found.outcome == outcome, found
     assert found.faults == []
-    assert found.retries == (outcome == "ok")
+    assert (found.retries > 0) == (outcome == "ok")
 
 
 @pytest.mark.parametrize(
