@@ -42,7 +42,7 @@ def verdict(line: Mapping[str, Any]) -> tuple[str, str]:
         with contextlib.redirect_stderr(said):
             arguments = parser.parse_args(line["words"])
     except SystemExit:
-        return "parse", last_line(said.getvalue())
+        return "parse", said_after_usage(said.getvalue())
     except Exception as problem:  # noqa: BLE001 - whatever vLLM raises is its verdict
         return "parse", complaint(problem)
     if getattr(arguments, "model_tag", None) is not None:
@@ -79,10 +79,12 @@ def complaint(problem: Exception) -> str:
     return " ".join(f"{type(problem).__name__}: {problem}".split())
 
 
-def last_line(text: str) -> str:
-    """What argparse says after its usage."""
-    lines = [line for line in text.strip().splitlines() if line.strip()]
-    return lines[-1] if lines else "refused without a word"
+def said_after_usage(text: str) -> str:
+    """What argparse says after its usage, in one line, without pydantic's pointers to its site."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    begun = next((n for n, line in enumerate(lines) if ": error: " in line), max(0, len(lines) - 1))
+    kept = [line for line in lines[begun:] if not line.startswith("For further information")]
+    return " ".join(kept) or "refused without a word"
 
 
 def main() -> None:

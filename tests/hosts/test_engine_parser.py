@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from disaggc.hosts import vllm_probe
 from disaggc.hosts.engine_parser import CommandLine, ProbeError, Verdict, beside, installed, judge
 
 LINE = CommandLine(("m", "--seed", "0"), {"A": "b"}, configure=False)
@@ -58,3 +59,14 @@ def test_only_a_chosen_vllm_is_asked_unbidden(tmp_path):
     python = stand_in(tmp_path, "")
     assert beside(str(tmp_path / "vllm")) == python
     assert beside(str(tmp_path / "nothing")) is None
+
+
+def test_the_probe_keeps_the_whole_complaint_and_not_the_usage():
+    text = (
+        "usage: vllm serve [options]\n  --a\nvllm serve: error: argument --compilation-config: 1 validation error\n"
+        "no-such-key\n  Unexpected keyword argument\n    For further information visit https://example.org\n"
+    )
+    assert vllm_probe.said_after_usage(text) == (
+        "vllm serve: error: argument --compilation-config: 1 validation error no-such-key Unexpected keyword argument"
+    )
+    assert vllm_probe.said_after_usage("") == "refused without a word"
