@@ -183,7 +183,7 @@ def _gains(
             Severity.NOTE,
             f"`{name}` keeps {kept} from disaggc.lock, {other} would give {text}",
             ("services", name),
-            help="run `disaggc plan --upgrade` to move",
+            help="`disaggc plan --upgrade` shows it, `disaggc build --upgrade` moves",
         )
 
 

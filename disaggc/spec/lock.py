@@ -21,7 +21,7 @@ from disaggc.spec.yaml_source import parse
 
 LOCK_LIMIT = 4 * 2**20
 """Largest lock that is read, in bytes."""
-_HELP = "remove it and run `disaggc plan --upgrade`, which writes a new one"
+_HELP = "remove it; `disaggc build` writes a new one"
 _HEADER = (
     "# Written by disaggc: the layout that was chosen. Kept while it is feasible; `--upgrade` solves anew.\n"
 )

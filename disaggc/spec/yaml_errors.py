@@ -105,6 +105,8 @@ def _context(problem: MarkedYAMLError, lines: Lines) -> tuple[str, ...]:
 
 def _tab(lines: Lines, offset: int) -> SourceSpan | None:
     """The tab in the indentation of the line of the error or of the one before it (the parser may stop a line late)."""
+    if lines.text[offset : offset + 1] == "\t":
+        return lines.span(offset, offset + 1)
     line, _ = lines.place(offset)
     for candidate in (line, line - 1):
         if candidate < 1:

@@ -58,7 +58,7 @@ def test_a_worse_lock_is_kept_and_the_gain_of_leaving_it_is_told() -> None:
     assert "1P4D" in note.message
     other = next(a for a in now.services[0].alternatives if a.layout.replicas(Role.PREFILL) == 1)
     assert f"{other.relative.ratio.value:.3f}x" in note.message
-    assert "--upgrade" in (note.help or "")
+    assert "build --upgrade" in (note.help or "")
     assert now.services[0].alternatives[0].layout.replicas(Role.PREFILL) == 2
     assert other.relative.ratio.value > 1
 

@@ -277,3 +277,11 @@ def test_no_text_raises_and_every_place_lies_in_it(text: str) -> None:
     for place in places:
         assert place is not None
         assert inside(place, lines), (place, text)
+
+
+@pytest.mark.parametrize("text", ["\t", "\n\t", "\r\n\t"])
+def test_a_tab_alone_on_its_line_is_called_a_tab(text: str) -> None:
+    (found,) = parse(text, "f").diagnostics
+    assert "a tab indents" in found.message
+    assert found.span is not None
+    assert found.span.line == text.count("\n", 0, text.index("\t")) + 1
