@@ -24,10 +24,13 @@ services:
     workload: {w: {input_tokens: 1024, output_tokens: 256, concurrency: 20}}
     engine: {vllm: 0.33.0, settings: {max-model-len: 4096}, env: {HF_TOKEN: {secret: hf}}}
     constraints: {mode: disaggregated, prefill: {replicas: 1, tp: [2]}, decode: {replicas: 1, tp: [2]}}
-    proxy: {port: 18471, api_key: {env: CHAT_KEY}}
-targets: {local: {engine: sim, time_scale: 20, base_port: 12000}}
+    proxy: {port: PROXY, api_key: {env: CHAT_KEY}}
+targets: {local: {engine: sim, time_scale: 20, base_port: BASE}}
 target: local
 """
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:])
+"""Workers of one machine want ports of their own."""
+BASE, PROXY = 12000 + 700 * (WORKER % 8), 18400 + WORKER
 SECRETS = {"HF_TOKEN": "x", "CHAT_KEY": "k y"}
 
 
@@ -46,7 +49,7 @@ def status(folder: Path) -> dict[str, object]:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("s")
-    (folder / "disaggc.yaml").write_text(SPEC)
+    (folder / "disaggc.yaml").write_text(SPEC.replace("BASE", str(BASE)).replace("PROXY", str(PROXY)))
     assert disaggc(folder, "plan", "--refresh=false", "-q", "--out", "plan.json").returncode == 0
     assert disaggc(folder, "build", "--out", "out", "-q").returncode == 0
     return folder
@@ -89,7 +92,7 @@ def test_up_brings_up_and_is_content_the_second_time(running):
 @pytest.mark.usefixtures("running")
 def test_a_key_is_wanted_by_the_proxy():
     body = json.dumps({"model": "meta-llama/Llama-3.1-8B", "prompt": "x", "max_tokens": 1}).encode()
-    request = urllib.request.Request("http://127.0.0.1:18471/v1/completions", body)
+    request = urllib.request.Request(f"http://127.0.0.1:{PROXY}/v1/completions", body)
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(request, timeout=10)  # noqa: S310
     assert refused.value.code == 401
@@ -131,7 +134,7 @@ def fault(port: int, body: dict[str, object] | None) -> None:
     ("kind", "wrong"), [("null-params", {"kv-moves"}), ("other-blocks", {"parity"}), ("status", {"kv-moves"})]
 )
 def test_smoke_says_what_is_wrong(running, kind, wrong):
-    prefill_faults = 12059
+    prefill_faults = BASE + 59
     fault(prefill_faults, {"kind": kind, "leg": "prefill", "count": None})
     try:
         code, found = smoked(running)
@@ -152,3 +155,13 @@ def test_smoke_says_where_it_does_not_know(running):
     )
     assert gone.returncode == 6
     assert "cannot be reached" in gone.stdout
+
+
+def test_up_takes_over_what_was_built_anew(running):
+    before = {one["name"]: one["pid"] for one in status(running)["programs"]}
+    more = ("--set", "services.chat.engine.decode.settings.max-logprobs=7")
+    assert disaggc(running, "build", "--out", "out", "-q", *more).returncode == 0
+    up = disaggc(running, "local", "up", "out", "--timeout", "60", env=SECRETS)
+    assert up.returncode == 0, up.stderr
+    after = {one["name"]: one["pid"] for one in status(running)["programs"]}
+    assert {name for name in before if before[name] != after[name]} == {"chat-decode-0"}
