@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from disaggc.perf.calibration.updated import loosened
-from disaggc.perf.case import Case, Point as Evaluated
+from disaggc.perf.case import Case
+from disaggc.perf.case import Point as Evaluated
 from disaggc.perf.demand import demand_of
 from disaggc.perf.engine_model import StepTimes
 from disaggc.perf.memory import NoFit
@@ -26,6 +27,10 @@ class Predicted:
     high: float
 
 
+class NoRoomError(Exception):
+    """The layout of a point does not fit as the model counts memory."""
+
+
 class Asked:
     """A subject ready to be evaluated at any constants."""
 
@@ -35,7 +40,7 @@ class Asked:
         for pool in subject.layout.pools:
             fit = subject.models.memory(subject.service, pool.group, pool.role, shape=pool.shape)
             if isinstance(fit, NoFit):
-                raise ValueError(f"does not fit: {fit.need}")
+                raise NoRoomError(f"does not fit: {fit.need}")
             sized.append(Sized(pool, fit))
         self.case = Case(subject.models, subject.service, tuple(sized), classes=demand_of(subject.service))
         self._engines = [

@@ -35,23 +35,34 @@ Grid = dict[tuple[tuple[int, int], int], dict[str, Seen]]
 def claim_lines(table: Path) -> tuple[Line, ...]:
     """One line for the claims, one for the orderings."""
     with table.open(encoding="utf-8", newline="") as file:
-        published = {r["id"]: float(r["value"]) for r in csv.DictReader(file) if r["unit"] in {"x", "%", "tok/s"}}
+        published = {
+            r["id"]: float(r["value"]) for r in csv.DictReader(file) if r["unit"] in {"x", "%", "tok/s"}
+        }
     grid = _grid(CALIBRATION.read_text(encoding="utf-8"))
     said = _claims(grid)
     errors = {name: said[name] / published[name] - 1 for name in published if name in said}
-    figures = {f"{name} ({'fitted' if name in FITTED else 'predicted'}; reported {published[name]:g})": said[name] for name in errors}
+    figures = {
+        f"{name} ({'fitted' if name in FITTED else 'predicted'}; reported {published[name]:g})": said[name]
+        for name in errors
+    }
     missed = [n for n in GATED if abs(errors[n]) > 0.1]
     ratio = said["S09"] / said["S10"]
     figures |= {
         "gated_within_10_percent_right": float(len(GATED) - len(missed)),
         "gated": float(len(GATED)),
-        "predicted_only_mape": sum(abs(errors[n]) for n in GATED if n not in FITTED) / sum(n not in FITTED for n in GATED),
+        "predicted_only_mape": sum(abs(errors[n]) for n in GATED if n not in FITTED)
+        / sum(n not in FITTED for n in GATED),
         "1P4D over 2P3D at 1K/8K 480 (reported 1.073)": ratio,
     }
     orders = _orderings(grid)
     note = "not gated: " + ", ".join(f"{n} {errors[n]:+.0%}" for n in errors if n not in GATED)
     return (
-        Line("MI300X report, calibrated: claims", "1.067 / 1.78 / 1.70 / 1.035 / 1.095 / 1.34 / 1.07", figures, note),
+        Line(
+            "MI300X report, calibrated: claims",
+            "1.067 / 1.78 / 1.70 / 1.035 / 1.095 / 1.34 / 1.07",
+            figures,
+            note,
+        ),
         Line(
             "MI300X report, calibrated: orderings S13 to S16",
             "all right",
@@ -105,7 +116,9 @@ def _claims(grid: Grid) -> dict[str, float]:
     }
 
 
-def _ratio(grid: Grid, figure: str, *, inverse: bool = False) -> Callable[[tuple[tuple[int, int], int], str], float]:
+def _ratio(
+    grid: Grid, figure: str, *, inverse: bool = False
+) -> Callable[[tuple[tuple[int, int], int], str], float]:
     """Colocated over a layout, or the other way round: above 1 the layout is better."""
 
     def of(key: tuple[tuple[int, int], int], name: str) -> float:
@@ -115,7 +128,9 @@ def _ratio(grid: Grid, figure: str, *, inverse: bool = False) -> Callable[[tuple
     return of
 
 
-def _over(lengths: tuple[int, int], of: Callable[[tuple[tuple[int, int], int], str], float], name: str) -> float:
+def _over(
+    lengths: tuple[int, int], of: Callable[[tuple[tuple[int, int], int], str], float], name: str
+) -> float:
     return _geomean(of((lengths, cap), name) for cap in RATES[lengths])
 
 
@@ -132,7 +147,8 @@ def _orderings(grid: Grid) -> dict[str, bool]:
         )
         and min(_over(_LONG, gain, "1P4D"), _over(_LONG, tokens, "1P4D")) > 1,
         "S15 8K/1K shows the largest gain": max(gains, key=lambda lengths: gains[lengths]) == _WIDE,
-        "S16 colocated P99 between tokens reaches seconds": max(c["colocated"]["itl"] for c in grid.values()) >= 1,
+        "S16 colocated P99 between tokens reaches seconds": max(c["colocated"]["itl"] for c in grid.values())
+        >= 1,
     }
 
 

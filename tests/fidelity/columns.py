@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 
 from disaggc.perf.constants import Values
 from disaggc.perf.engine_model import StepTimes
-from tests.fidelity.asking import Asked, Predicted
+from tests.fidelity.asking import Asked, NoRoomError, Predicted
 from tests.fidelity.points import Point
 from tests.fidelity.subjects import subject_of
 from tests.fidelity.systems import Fitted, Informed, fitted
@@ -65,7 +65,7 @@ def board_of(points: Iterable[Point], *, quick: bool = False) -> Board:
             continue
         try:
             board.asked.append(Asked(subject))
-        except ValueError as reason:
+        except NoRoomError as reason:
             board.skipped[f"{point.source}: {reason}"] += count
     others = {} if quick else _others(board.asked)
     calibrated = {} if quick else _calibrated(board.asked)
@@ -117,12 +117,10 @@ def _others(asked: Sequence[Asked]) -> dict[str, Fitted]:
             if a.subject.point.source != source and not a.subject.assumed:
                 by_system[a.subject.point.system].append(a)
         chosen = []
-        draw = random.Random(7)
+        draw = random.Random(7)  # noqa: S311 - a fixed sample
         systems = list(by_system.values())
         while systems and len(chosen) < _MOST_OTHERS:
-            for members in systems:
-                if members:
-                    chosen.append(members.pop(draw.randrange(len(members))))
+            chosen += [members.pop(draw.randrange(len(members))) for members in systems if members]
             systems = [m for m in systems if m]
         found = fitted(chosen, _MOST_OTHERS, by_shape=False) if chosen else None
         if found is not None:

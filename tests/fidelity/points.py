@@ -53,6 +53,7 @@ class Point:
     osl: float
     concurrency: float
     rate: float
+    nominal_osl: float
     note: str
     measured: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
 
@@ -71,6 +72,11 @@ class Point:
     def layout(self) -> tuple[object, ...]:
         """The pools, without the load."""
         return (self.mode, self.p_workers, self.p_parallel, self.d_workers, self.d_parallel, self.n_gpus)
+
+    @property
+    def cached(self) -> bool:
+        """The table itself warns that a prefix cache answered part of the prompts: no measure of prefill."""
+        return "partly cached" in self.note
 
     def value(self, quantity: str) -> float:
         """Mean of what was published for a quantity; NaN where nothing was."""
@@ -100,7 +106,7 @@ def read_table(path: Path) -> Table:
         elif not math.isfinite(value) or value <= 0:
             skipped["no positive value"] += 1
         else:
-            key = tuple(row[c] for c in _CONFIGURATION) + (_series(row),)
+            key = (*(row[c] for c in _CONFIGURATION), _series(row))
             point = points.setdefault(key, _point(row))
             point.measured.setdefault(quantity, []).append((row["row_id"], value))
     return Table(tuple(points.values()), tuple(rows), skipped)
@@ -155,4 +161,5 @@ def _point(row: dict[str, str]) -> Point:
         isl=isl,
         osl=float(told.group(1)) if told else osl,
         rate=number(row["rate_rps"]),
+        nominal_osl=number(row["osl"]),
     )

@@ -95,7 +95,7 @@ def _shape(row: dict[str, str], side: str) -> Shape:
     tp, ep = int(number(row[f"{side}_tp"])), int(number(row[f"{side}_ep"]) or 1)
     if row[f"{side}_dp_attn"].lower() == "true":
         return Shape(dp=tp, ep=tp)
-    return Shape(tp=tp, ep=ep if ep > 1 else 1)
+    return Shape(tp=tp, ep=max(1, ep))
 
 
 def _service(row: dict[str, str], facts: ModelFacts) -> ResolvedService:

@@ -26,7 +26,7 @@ def copies_of(text: str) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def _parallel(text: str, known: int | None) -> Shape | None:
+def _parallel(text: str, known: int | None) -> Shape | None:  # noqa: PLR0911 - one spelling a branch
     if match := re.match(r"D(?:P)?EP\s?(\d+)", text):
         return Shape(dp=int(match.group(1)), ep=int(match.group(1)))
     if match := re.match(r"TP(\d+)DPA?(\d+)EP(\d*)(?!\w)", text):

@@ -127,7 +127,7 @@ def _extra(name: str) -> ModelFacts | None:
 
 def _at_precision(facts: ModelFacts, precision: str) -> ModelFacts:
     """The model with its matrices at another precision; four-bit mixtures of experts keep attention as it was."""
-    if precision not in _COMPUTE or precision == "fp4" and facts.quantization == "mxfp4":
+    if precision not in _COMPUTE or (precision == "fp4" and facts.quantization == "mxfp4"):
         return facts
     four = _BITS[precision] < 1
     target = _BITS[precision]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from disaggc.ir.plan import Shape
@@ -70,6 +70,7 @@ class Fitted:
 
 def fitted(points: Sequence[Asked], most: int, *, by_shape: bool = True) -> Fitted | None:
     """Constants from at most `most` of the points, evenly taken; then the level of each shape from its own points."""
+    points = [p for p in points if not p.subject.point.cached]
     step = max(1, math.ceil(len(points) / most))
     found = [m for asked in points[::step] if (m := measurement_of(asked)) is not None]
     if not found:
