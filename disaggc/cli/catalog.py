@@ -69,8 +69,13 @@ def models(
     if found.diagnostics:
         from disaggc.diagnostics.codes import CODES
         from disaggc.diagnostics.render import Report
+        from disaggc.diagnostics.render.json import json as rendered
 
-        console.report(Report(found.diagnostics, names={code.id: code.name for code in CODES.values()}))
+        report = Report(found.diagnostics, names={code.id: code.name for code in CODES.values()})
+        if found.value is None and output is Format.JSON:
+            console.result(rendered(report))
+        else:
+            console.report(report)
     if found.value is None:
         return Exit.ERRORS
     console.result(json.model(found.value).text() if output is Format.JSON else human.model(found.value))
@@ -145,15 +150,15 @@ def _model(catalog: Catalog, name: str) -> Outcome[ModelFacts]:
     """A config.json where the name is a file or ends like one, else a catalog id."""
     from disaggc.catalog.model_config import read_model_config
     from disaggc.diagnostics import Outcome, error
+    from disaggc.spec.files import SPEC_LIMIT, decode, read_file
     from disaggc.spec.near import misspelt
 
     path = Path(name)
     if name.endswith(".json") or path.is_file():
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as problem:
-            reason = problem.strerror if isinstance(problem, OSError) else "not UTF-8 text"
-            return Outcome(None, (error("DGC101", f"`{name}` cannot be read: {reason}"),))
+        content = read_file(path, SPEC_LIMIT)
+        text = decode(content) if isinstance(content, bytes) else content
+        if not isinstance(text, str):
+            return Outcome(None, (error("DGC101", f"`{name}`: {text.message}", help=text.help),))
         return read_model_config(text, name)
     facts = catalog.model(name)
     if facts is None:

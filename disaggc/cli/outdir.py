@@ -43,22 +43,26 @@ def content_digest(text: str) -> str:
 
 def write_tree(directory: Path, artifacts: ArtifactSet, *, fingerprint: str) -> Written:
     """Bring the directory to exactly these files of ours; raises OutputError before the first change if it may not."""
-    own = _recorded(directory)
-    wanted = {artifact.path: artifact for artifact in artifacts.artifacts}
-    before = {path: _present(directory, path) for path in wanted}
-    _refuse_foreign(directory, wanted, own)
-    stale = sorted(path for path in own if path not in wanted)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        _write_record(directory, artifacts, fingerprint, also=stale)
-        for path, artifact in wanted.items():
-            if not _same(before[path], artifact, directory):
-                _replace(directory / path, artifact.text, artifact.mode)
-        for path in stale:
-            _remove(directory, path)
-        _write_record(directory, artifacts, fingerprint, also=())
+        return _write_tree(directory, artifacts, fingerprint)
     except OSError as problem:
         raise OutputError(f"`{problem.filename or directory}`: {problem.strerror}") from None
+
+
+def _write_tree(directory: Path, artifacts: ArtifactSet, fingerprint: str) -> Written:
+    own = _recorded(directory)
+    wanted = {artifact.path: artifact for artifact in artifacts.artifacts}
+    _refuse_foreign(directory, wanted, own)
+    before = {path: _present(directory, path) for path in wanted}
+    stale = sorted(path for path in own if path not in wanted)
+    directory.mkdir(parents=True, exist_ok=True)
+    _write_record(directory, artifacts, fingerprint, also=stale)
+    for path, artifact in wanted.items():
+        if not _same(before[path], artifact, directory):
+            _replace(directory / path, artifact.text, artifact.mode)
+    for path in stale:
+        _remove(directory, path)
+    _write_record(directory, artifacts, fingerprint, also=())
     same = {path for path, artifact in wanted.items() if before[path] == artifact.text}
     return Written(
         created=tuple(sorted(path for path in wanted if before[path] is None)),
@@ -99,6 +103,8 @@ def _refuse_foreign(directory: Path, wanted: Iterable[str], own: frozenset[str])
             place = directory / parent
             if place.is_symlink() or (place.exists() and not place.is_dir()):
                 raise OutputError(f"`{place}` is in the way: not a directory of this build")
+        if (directory / path).is_dir() and not (directory / path).is_symlink():
+            raise OutputError(f"`{directory / path}` is in the way: a directory where a file belongs")
         if path not in own and os.path.lexists(directory / path):
             raise OutputError(
                 f"`{directory / path}` exists and was not written by disaggc; choose another --out"

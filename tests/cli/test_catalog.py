@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -111,3 +112,30 @@ def test_json_goes_to_jq_without_colour():
     )
     assert done.returncode == 0, done.stderr
     assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "says"),
+    [
+        (None, "DGC101", "does not exist"),
+        (b"\xff\xfe{", "DGC101", "UTF-16"),
+        (b"\x00", "DGC101", "binary"),
+        (b"[]", "DGC203", "object"),
+    ],
+)
+def test_a_config_that_cannot_be_used_is_a_finding_in_json_too(tmp_path, capsys, content, code, says):
+    path = tmp_path / "config.json"
+    if content is not None:
+        path.write_bytes(content)
+    assert main(["catalog", "models", str(path), "--format", "json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    jsonschema.validate(document, json.loads((ROOT / "schemas" / "diagnostics.v1.json").read_text()))
+    (found,) = document["diagnostics"]
+    assert found["code"] == code
+    assert says in found["message"]
+
+
+def test_a_pipe_named_like_a_config_is_not_waited_for(tmp_path, capsys):
+    os.mkfifo(tmp_path / "config.json")
+    assert main(["catalog", "models", str(tmp_path / "config.json")]) == 1
+    assert "not a regular file" in capsys.readouterr().err
