@@ -130,10 +130,10 @@ def test_a_pipe_in_the_way_is_refused_at_once(tmp_path, name):
         write_tree(tmp_path, tree(a="1"), fingerprint="f")
 
 
-@pytest.mark.parametrize("name", ["x" * 300, "file/below", "/proc/nowhere"])
+@pytest.mark.parametrize("name", ["x" * 300, "file/below"])
 def test_a_directory_that_cannot_be_is_said_so(tmp_path, name):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(OutputError, match="too long|ot a directory|No such file"):
+    with pytest.raises(OutputError, match=r"too long|ot a directory"):
         write_tree(tmp_path / name, tree(a="1"), fingerprint="f")
 
 
@@ -141,7 +141,7 @@ def test_a_directory_in_the_place_of_an_own_file(tmp_path):
     write_tree(tmp_path, tree(a="1", b="2"), fingerprint="f")
     (tmp_path / "b").unlink()
     (tmp_path / "b").mkdir()
-    with pytest.raises(OutputError, match="`[^`]*/b` is in the way"):
+    with pytest.raises(OutputError, match=r"`[^`]*/b` is in the way"):
         write_tree(tmp_path, tree(a="3", b="4"), fingerprint="g")
     assert (tmp_path / "a").read_text() == "1"
 
