@@ -57,18 +57,22 @@ def parse_bytes(text: str) -> float:
     if unit.endswith("bit") or (unit.endswith("b") and unit != ""):
         raise UnitError(f"`{_clip(text)}` is in bits, a size is in bytes", "write e.g. `192GiB`")
     if not unit.endswith("B") or unit[:-1] not in _PREFIX:
-        raise UnitError(f"`{_clip(text)}` is not a size", "write a number and a unit, e.g. `192GiB` or `80GB`")
+        raise UnitError(
+            f"`{_clip(text)}` is not a size", "write a number and a unit, e.g. `192GiB` or `80GB`"
+        )
     return number * _PREFIX[unit[:-1]]
 
 
 def parse_speed(text: str) -> float:
     """Bytes per second from `200Gbit` (bits), `25GB/s` (bytes). A bare `b` is rejected: it is read both ways."""
     number, unit = _split(text)
-    core = unit[:-2] if unit.endswith("/s") else unit
+    core = unit.removesuffix("/s")
     if core.endswith("bit") and core[:-3] in _PREFIX:
         return number * _PREFIX[core[:-3]] / 8
     if core.endswith("bps") and core[:-3] in _PREFIX:
-        raise UnitError(f"`{_clip(text)}` does not say bits or bytes", f"write `{number:g}{core[:-3]}bit` for bits")
+        raise UnitError(
+            f"`{_clip(text)}` does not say bits or bytes", f"write `{number:g}{core[:-3]}bit` for bits"
+        )
     if core.endswith("b"):
         raise UnitError(
             f"`{_clip(text)}` does not say bits or bytes",
@@ -88,7 +92,9 @@ def parse_duration(text: str) -> float:
         return sum(float(n) * _DURATION[u] for n, u in _COMPOUND_PART.findall(compact))
     number, unit = _split(compact)
     if unit not in _DURATION:
-        raise UnitError(f"`{_clip(text)}` is not a duration", "write a number and a unit, e.g. `200ms`, `10s`, `20min`")
+        raise UnitError(
+            f"`{_clip(text)}` is not a duration", "write a number and a unit, e.g. `200ms`, `10s`, `20min`"
+        )
     return number * _DURATION[unit]
 
 
@@ -130,7 +136,9 @@ def parse_price(text: str) -> Price:
     number, unit = _split(text)
     match = re.fullmatch(r"([A-Z]{3})\s*/\s*(h|d|month)", unit)
     if match is None:
-        raise UnitError(f"`{_clip(text)}` is not a price", "write an amount, a currency and `/h`, e.g. `24 USD/h`")
+        raise UnitError(
+            f"`{_clip(text)}` is not a price", "write an amount, a currency and `/h`, e.g. `24 USD/h`"
+        )
     hours = {"h": 1.0, "d": 24.0, "month": 730.0}[match[2]]
     return Price(number / hours, match[1])
 

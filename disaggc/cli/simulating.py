@@ -28,7 +28,7 @@ from disaggc.diagnostics.render import Report
 from disaggc.ir.plan import ServicePlan
 from disaggc.perf.constants import Corner
 from disaggc.perf.estimate import weakest
-from disaggc.perf.events import Front, simulate
+from disaggc.perf.events import Front, Run, simulate
 from disaggc.perf.layout import Layout
 from disaggc.perf.models import Models
 from disaggc.pipeline import check
@@ -136,7 +136,7 @@ class _Runs:
         corners: tuple[Corner, ...] = ("likely", "worst", "best") if self.wish.ranged else ("likely",)
         parts = len(tasks) * len(corners)
         for number, task in enumerate(tasks):
-            found = []
+            found: list[Run] = []
             for corner in corners:
                 part = bar.part(task.named.name, number * len(corners) + len(found), parts)
                 found.append(

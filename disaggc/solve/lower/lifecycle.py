@@ -14,7 +14,8 @@ HANDSHAKE_S = 5
 """A prefill-decode pair's first handshake takes about 5 s (NIXL)."""
 LEASE_FLOOR_S = 30
 """vLLM's own default kv_lease_duration."""
-LEASE_CEILING_S = 600
+LEASE_CEILING_S = 300
+"""The longest lease that a published deployment found necessary (aws-do-eks, a 550B model)."""
 DRAIN_CEILING_S = 7200
 KEEP_ALIVE_S = 120
 PROXY_IDLE_S = 90

@@ -37,6 +37,7 @@ from disaggc.solve.lower.weighed import alternative, comparison, ratio, ratio_of
 from disaggc.solve.solution import Report, ServiceSolution, Solution
 
 MOST_ALTERNATIVES = 12
+MOST_OVER_LIKELY = 3.0
 
 
 def lower(models: Models, solution: Solution) -> DeploymentPlan:
@@ -145,8 +146,13 @@ def _proxy(
 
 
 def _slowest(predicted: Expectation, metric: str) -> float:
-    """Seconds: the cautious p99 of the slowest class."""
-    return max(float(getattr(seen, metric).p99.high) for seen in predicted.classes.values()) / 1000
+    """Seconds: the cautious p99 of the slowest class, at most three times the likely one.
+
+    Where the cautious end cannot carry the offered rate its p99 is the length of a queue that grows without end; no
+    lease and no drain should wait for that.
+    """
+    seen = (getattr(outcome, metric).p99 for outcome in predicted.classes.values())
+    return max(min(float(p99.high), MOST_OVER_LIKELY * float(p99.value)) for p99 in seen) / 1000
 
 
 def _node(group: NodeGroupFacts, index: int) -> Node:
