@@ -84,7 +84,11 @@ _TABLE = (
         "DGC205", "unknown-engine-version", "The vLLM version is older than every snapshot, or not a version."
     ),
     Code("DGC206", "bad-calibration", "The calibration file cannot be used."),
-    Code("DGC240", "engine-refuses", "The installed vLLM's own argument parser refuses a generated command line."),
+    Code(
+        "DGC240",
+        "engine-refuses",
+        "The installed vLLM's own argument parser refuses a generated command line.",
+    ),
     Code(
         "DGC241",
         "engine-version-differs",
@@ -92,14 +96,26 @@ _TABLE = (
     ),
     Code("DGC341", "plan-node-differs", "A node of the plan is not what the spec says, or does not exist."),
     Code("DGC342", "plan-slot-misfit", "A replica's place cannot hold its shape."),
-    Code("DGC343", "plan-size-differs", "A pool of the plan does not fit, or counts with other sizes than the facts."),
-    Code("DGC462", "plan-vendors-mixed", "The plan pairs accelerators of two vendors, whose KV cannot be exchanged."),
+    Code(
+        "DGC343",
+        "plan-size-differs",
+        "A pool of the plan does not fit, or counts with other sizes than the facts.",
+    ),
+    Code(
+        "DGC462",
+        "plan-vendors-mixed",
+        "The plan pairs accelerators of two vendors, whose KV cannot be exchanged.",
+    ),
     Code("DGC501", "infeasible", "No layout on this cluster meets the stated requirements (proved)."),
     Code("DGC502", "not-proved", "The solver stopped at its limit before an answer was proved."),
     Code("DGC540", "plan-services-differ", "The plan has other services than the spec."),
     Code("DGC541", "plan-contradicts-itself", "The plan states a count twice, and differently."),
     Code("DGC542", "plan-breaks-constraint", "The plan breaks a constraint of the spec."),
-    Code("DGC543", "plan-claim-differs", "The plan claims another performance than its layout is predicted to have."),
+    Code(
+        "DGC543",
+        "plan-claim-differs",
+        "The plan claims another performance than its layout is predicted to have.",
+    ),
     Code("DGC544", "plan-misses-objective", "The plan's layout does not keep an objective."),
     Code("DGC550", "mode-does-not-run", "A layout that the command line names cannot run on this cluster."),
     Code("DGC601", "unknown-target", "The target is not one of those disaggc ships."),

@@ -192,7 +192,9 @@ class RoutingTable(Part):
             )
         for pool in self.pools:
             if self.dialect is Dialect.NONE and pool.role in _PREFILLS:
-                raise ValueError(f"pool `{pool.address}` prefills for others, which `dialect: none` has no way to do")
+                raise ValueError(
+                    f"pool `{pool.address}` prefills for others, which `dialect: none` has no way to do"
+                )
             for replica in pool.replicas:
                 _check_kv(self.dialect, pool, replica)
         return self

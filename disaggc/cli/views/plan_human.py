@@ -11,7 +11,9 @@ from disaggc.ir.plan import Alternative, DeploymentPlan, Expectation, ServicePla
 _MARKS = {"create": "+", "update": "~", "replace": "!", "remove": "-"}
 _SHOWN_ALTERNATIVES = 8
 _ALL = 1 - 1e-3
-OVERLOADED = "at the cautious end this layout does not carry the offered rate: queues grow, hence the upper latencies"
+OVERLOADED = (
+    "at the cautious end this layout does not carry the offered rate: queues grow, hence the upper latencies"
+)
 IN_METRIC: dict[Yardstick, str] = {
     "total_tok_per_s": "in throughput",
     "tokens_per_cost": "in tokens per cost",
