@@ -7,9 +7,11 @@ layout: the load of the replica arrives as a MemoryDemand.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from disaggc import units
+from disaggc.catalog.facts import ModelFacts
 from disaggc.catalog.sizing import absorbed_bytes_per_rank, state_bytes_per_rank, weight_bytes_per_rank
 from disaggc.ir.plan import Role, Shape
 from disaggc.perf.estimate import Basis
@@ -113,11 +115,8 @@ def fit(
     per_token = bytes_per_sequence(service, shape, length) / length
     leased, tail = _leased(demand, shape.dp) if role is Role.PREFILL else (0.0, 0.0)
 
-    def overhead(sequences: int) -> tuple[float, float]:
-        """What the engine's buffers take when they are sized for so many; what is not KV where that was seen."""
-        if demand.seen_tokens is None:
-            return overhead_bytes(model, shape, batched=batched, sequences=sequences)
-        return (left - demand.seen_tokens * per_token,) * 2
+    seen = None if demand.seen_tokens is None else demand.seen_tokens * per_token
+    overhead = _overhead(model, shape, batched=batched, not_kv=None if seen is None else left - seen)
 
     def held(sequences: int) -> int:
         tokens = max(0.0, left - overhead(sequences)[1]) / per_token
@@ -150,6 +149,19 @@ def fit(
         certain=longest <= left - high,
         basis=Basis.PRIOR if demand.seen_tokens is None else Basis.MEASURED,
     )
+
+
+def _overhead(
+    model: ModelFacts, shape: Shape, *, batched: int, not_kv: float | None
+) -> Callable[[int], tuple[float, float]]:
+    """(low, high) of an engine's buffers by the sequences they are sized for; what is not KV where that was seen."""
+
+    def taken(sequences: int) -> tuple[float, float]:
+        if not_kv is not None:
+            return not_kv, not_kv
+        return overhead_bytes(model, shape, batched=batched, sequences=sequences)
+
+    return taken
 
 
 def _too_tight(service: ResolvedService, left: float, low: float, *, longest: float, at: str) -> NoFit:
