@@ -57,7 +57,7 @@ class Unknown(Exchange):
 
 
 def serve(front: Front, request: Request) -> Exchange:
-    """Start the exchange for a request."""
+    """The exchange for a request."""
     kind: type[Exchange]
     if request.path in _GENERATION and request.method == b"POST":
         kind = Generation
@@ -67,9 +67,7 @@ def serve(front: Front, request: Request) -> Exchange:
         kind = Health
     else:
         kind = Unknown
-    exchange = kind(front.service, front, request)
-    exchange.start()
-    return exchange
+    return kind(front.service, front, request)
 
 
 class Worker:
