@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from disaggc.proxy.failures import LegError
 from disaggc.proxy.framing import Head
 
 if TYPE_CHECKING:
@@ -22,22 +21,6 @@ class Sink(Protocol):
 
     def lost(self, reason: str) -> None:
         """The answer will not be completed."""
-
-
-class Waiter(Protocol):
-    """Who waits for an answer: a future, or what goes on the moment it is there."""
-
-    def done(self) -> bool:
-        """Whether nobody waits any more."""
-
-    def set_result(self, result: Answer, /) -> None:
-        """The answer."""
-
-    def set_exception(self, exception: LegError, /) -> None:
-        """There will be none."""
-
-    def exception(self) -> BaseException | None:
-        """Asked for by who failed it, as who waited may be gone."""
 
 
 class Home(Protocol):

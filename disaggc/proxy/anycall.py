@@ -5,7 +5,7 @@ from __future__ import annotations
 from disaggc.proxy.exchange import Exchange
 from disaggc.proxy.failures import LegError, RefusedError, Stage
 from disaggc.proxy.legs import RETRYABLE, Message, send
-from disaggc.proxy.requests import engine_head
+from disaggc.proxy.requests import engine_head, forwarded
 
 PASSED = {
     b"/v1/models": b"GET", b"/version": b"GET", b"/tokenize": b"POST", b"/detokenize": b"POST",
@@ -37,7 +37,7 @@ class AnyCall(Exchange):
             size = len(body) if request.method == b"POST" else None
             head = engine_head(
                 request.method, request.path, replica.authority,
-                lines=request.lines, request=self.upstream_id, size=size,
+                lines=forwarded(request.headers), request=self.upstream_id, size=size,
             )  # fmt: skip
             replica.circuit.sent()
             try:
@@ -63,7 +63,7 @@ class AnyCall(Exchange):
                 continue
             replica.circuit.succeeded()
             status = answer.head.status
-            self.respond(502 if status == 500 else status, answer.head.content_type, answer.body)
+            self.respond(502 if status == 500 else status, answer.head.value(b"content-type"), answer.body)
             return
 
 

@@ -12,7 +12,6 @@ from enum import StrEnum
 
 from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.members import Member, NotAnObjectError, Pieces, members, splice
-from disaggc.proxy.options import READ, is_single, output_limit, short_value
 
 _IDENTITY = frozenset({"kv_transfer_params", "ec_transfer_params", "request_id"})
 """What names blocks on an engine or pairs legs: only the proxy may say it."""
@@ -25,7 +24,7 @@ _STOPS = frozenset({"stop", "stop_token_ids", "ignore_eos", "stop_sequences"})
 _XARGS_OVERRIDES = re.compile(r"(kv|ec)_transfer_params|request_id|transfer_id|do_remote_\w+|remote_\w+")
 _TOKEN_IDS = re.compile(rb"\[\s*(?:\[\s*)?\d")
 _LIST_OF_LISTS = re.compile(rb"\[\s*\[")
-Around = tuple[bytes, bytes]
+_SHORT = 512
 
 
 class Api(StrEnum):
@@ -37,13 +36,21 @@ class Api(StrEnum):
     MESSAGES = "/v1/messages"
 
 
-PROMPT_KEYS = {
+_PROMPT_KEYS = {
     Api.CHAT: ("messages", "tools"),
     Api.COMPLETIONS: ("prompt",),
     Api.RESPONSES: ("input", "instructions", "tools"),
     Api.MESSAGES: ("messages", "system", "tools"),
 }
-OPAQUE = (b'"image_url"', b'"input_audio"', b'"video_url"', b'"input_image"', b'"image"')
+_LIMIT_KEYS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+_READ = frozenset(
+    {
+        "model", "stream", "stream_options", *_LIMIT_KEYS, "n", "best_of", "use_beam_search", "echo",
+        "prompt_logprobs", "prompt_embeds", "background", "previous_response_id",
+    }
+)  # fmt: skip
+"""Members whose values the proxy reads."""
+_OPAQUE = (b'"image_url"', b'"input_audio"', b'"video_url"', b'"input_image"', b'"image"')
 
 
 @dataclass(slots=True)
@@ -52,8 +59,7 @@ class Ask:
 
     api: Api
     body: bytes
-    members: list[Member] | None
-    """Of a body whose shape was known: only on demand."""
+    found: list[Member]
     stream: bool
     model: str | None
     prompt_bytes: int
@@ -70,68 +76,29 @@ class Ask:
     """The proxy asks for usage in the stream and takes it out again."""
     stripped: bool
     """The client had put in what only the proxy may say."""
-    around_prefill: Around | None = None
-    """The prefill leg's body before and after the prompt, less the parameters and the closing brace."""
-    around_decode: Around | None = None
-    prompt: tuple[int, int] = (0, 0)
-    """Where the prompt is, when what stands around it is known."""
-
-    @property
-    def found(self) -> list[Member]:
-        """The members of the body."""
-        if self.members is None:
-            self.members = members(self.body)
-        return self.members
-
-    def around(self, prompt: Member, *, prefill: bool) -> Around:
-        """What a leg's body has before and after the only prompt."""
-        drop = _PREFILL_DROPS if prefill else _IDENTITY | {"stream_options"} if self.hide_usage else _IDENTITY
-        kept = [m for m in self.found if m.key not in drop]
-        before = b"{" + b"".join(self.body[m.start : m.end] + b"," for m in kept if m.end < prompt.start)
-        after = b"".join(b"," + self.body[m.start : m.end] for m in kept if m.start > prompt.end)
-        after += b"," + self._leg1_options() + b"," if prefill else b""
-        return before + self.body[prompt.start : prompt.value], after
-
-    def _leg1_options(self) -> bytes:
-        limit = b'"max_tokens":1'
-        if self.api is Api.RESPONSES:
-            limit = b'"max_output_tokens":1'
-        elif any(m.key == "max_completion_tokens" for m in self.found):
-            limit = b'"max_tokens":1,"max_completion_tokens":1'
-        return b'"stream":false,' + limit
 
     def prompt_head(self, size: int) -> bytes:
         """The first bytes of the prompt, for prefix affinity."""
-        for key in PROMPT_KEYS[self.api]:
+        for key in _PROMPT_KEYS[self.api]:
             for member in self.found:
                 if member.key == key:
                     return self.body[member.value : min(member.end, member.value + size)]
         return b""
 
-    def _prompt_view(self) -> memoryview:
-        start, end = self.prompt
-        return memoryview(self.body)[start:end]
-
     def prefill_body(self, params: bytes, *, keeps_only_capped: bool) -> Pieces:
         """Leg 1: the same prompt, one token, no stream; `params` is a JSON member."""
-        if self.around_prefill is not None and not keeps_only_capped:
-            before, after = self.around_prefill
-            return [before, self._prompt_view(), after + params + b"}"]
-        drop, add = _PREFILL_DROPS, self._leg1_options() + b"," + params
+        limit = b'"max_tokens":1'
+        if self.api is Api.RESPONSES:
+            limit = b'"max_output_tokens":1'
+        elif any(m.key == "max_completion_tokens" for m in self.found):
+            limit = b'"max_tokens":1,"max_completion_tokens":1'
+        drop, add = _PREFILL_DROPS, b'"stream":false,' + limit + b"," + params
         if keeps_only_capped:
             drop, add = drop | _STOPS, add + b',"ignore_eos":true'
         return splice(self.body, self.found, drop=drop, add=add)
 
     def decode_body(self, params: bytes) -> Pieces:
         """Leg 2, or the only one: the client's own body, with `params` (may be empty) in place of its own."""
-        if self.around_decode is not None:
-            before, after = self.around_decode
-            if params:
-                after += b"," + params
-            elif not self.hide_usage and not self.stripped:
-                return [self.body]
-            usage = b',"stream_options":{"include_usage":true}}' if self.hide_usage else b"}"
-            return [before, self._prompt_view(), after + usage]
         add = [params] if params else []
         drop = _IDENTITY
         if self.hide_usage:
@@ -154,7 +121,7 @@ def parse_ask(api: Api, body: bytes) -> Ask:
         raise RefusedError(400, f"the request body cannot be read: {exc}") from None
     short: dict[str, object] = {}
     prompts: list[Member] = []
-    keys = PROMPT_KEYS[api]
+    keys = _PROMPT_KEYS[api]
     stripped = False
     for member in found:
         key = member.key
@@ -162,27 +129,55 @@ def parse_ask(api: Api, body: bytes) -> Ask:
             prompts.append(member)
         elif key in _IDENTITY:
             stripped = True
-        elif key in READ:
-            short[key] = short_value(body, member)
+        elif key in _READ:
+            short[key] = _short(body, member)
     model = short.get("model")
     stream = short.get("stream") is True
     tokens, one = _token_ids(body, prompts[0]) if api is Api.COMPLETIONS and prompts else (None, True)
     return Ask(
         api=api,
         body=body,
-        members=found,
+        found=found,
         stream=stream,
         model=model if isinstance(model, str) else None,
         prompt_bytes=sum(m.end - m.value for m in prompts),
         prompt_tokens=tokens,
         countable=api is Api.COMPLETIONS
-        or not any(body.find(mark, m.value, m.end) >= 0 for m in prompts for mark in OPAQUE),
-        output_limit=output_limit(short),
-        single=one and is_single(short),
+        or not any(body.find(mark, m.value, m.end) >= 0 for m in prompts for mark in _OPAQUE),
+        output_limit=_output_limit(short),
+        single=one and _is_single(short),
         stateful=short.get("background") is True or bool(short.get("previous_response_id")),
         hide_usage=stream and api in (Api.CHAT, Api.COMPLETIONS) and not short.get("stream_options"),
         stripped=stripped,
     )
+
+
+def _output_limit(short: dict[str, object]) -> int | None:
+    for key in _LIMIT_KEYS:
+        value = short.get(key)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+    return None
+
+
+_WORDS: dict[bytes, object] = {b"true": True, b"false": False, b"null": None}
+
+
+def _short(body: bytes, member: Member) -> object:
+    """The member's value; of what is too long to be an option only that it is there (True)."""
+    if member.end - member.value > _SHORT:
+        return True
+    text = body[member.value : member.end]
+    if text in _WORDS:
+        return _WORDS[text]
+    if text.isdigit():
+        return int(text)
+    if text.startswith(b'"') and b"\\" not in text:
+        return text[1:-1].decode("utf-8", "replace")
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
 
 
 def _token_ids(body: bytes, member: Member) -> tuple[int | None, bool]:
@@ -197,6 +192,17 @@ def _token_ids(body: bytes, member: Member) -> tuple[int | None, bool]:
     nested = _LIST_OF_LISTS.match(body, member.value) is not None
     tokens = body.count(b",", member.value, member.end) + 1
     return tokens, not nested or body.count(b"[", member.value, member.end) == 2
+
+
+def _is_single(short: dict[str, object]) -> bool:
+    if short.get("n", 1) not in (1, None) or short.get("best_of", 1) not in (1, None):
+        return False
+    return not (
+        "prompt_embeds" in short
+        or short.get("use_beam_search") is True
+        or short.get("echo") is True
+        or short.get("prompt_logprobs") is not None
+    )
 
 
 def _safe_xargs(text: bytes) -> bytes:

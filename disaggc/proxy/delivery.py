@@ -6,7 +6,6 @@ not allow one, with a cut connection, never with a silent stop.
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING
 
@@ -16,43 +15,18 @@ from disaggc.proxy.events import KV_KEY, Usage, scrub, usage_of
 from disaggc.proxy.failures import LegError, RefusedError, Stage
 from disaggc.proxy.framing import LAST_CHUNK, chunk
 from disaggc.proxy.relay import StreamRelay
+from disaggc.proxy.requests import answer_head
 
 if TYPE_CHECKING:
     from disaggc.proxy.answers import Answer
     from disaggc.proxy.generation import Generation
-    from disaggc.proxy.relay import Done
-
-
-_STREAM_HEAD = (
-    b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ncache-control: no-cache\r\ntransfer-encoding: chunked\r\n"
-    b"x-request-id: %b\r\n%b\r\n"
-)
 
 
 async def deliver(x: Generation, answer: Answer) -> None:
     """Send it; returns when the client has everything that the engine said."""
-    if not streams(x, answer):
-        deliver_whole(x, answer)
+    if answer.head.status == 200 and x.ask.stream and answer.head.chunked:
+        await _stream(x, answer)
         return
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    relay = open_stream(x, answer, done)
-    error: LegError | None = None
-    try:
-        await x.within(Stage.STREAM, x.service.table.timeouts.total_s, done)
-    except LegError as broken:
-        error = broken
-    finally:
-        leave_stream(x, relay)
-    end_stream(x, relay, error)
-
-
-def streams(x: Generation, answer: Answer) -> bool:
-    """Whether the answer is passed on as it comes."""
-    return answer.head.status == 200 and x.ask.stream and answer.head.chunked
-
-
-def deliver_whole(x: Generation, answer: Answer) -> None:
-    """Send an answer that is here in full."""
     body = answer.body
     if KV_KEY in body:
         try:
@@ -60,7 +34,7 @@ def deliver_whole(x: Generation, answer: Answer) -> None:
         except ValueError:
             raise RefusedError(502, "decode failed: bad-answer") from None
         x.service.tally.cells[Total.PARAMS_SCRUBBED] += count
-    x.respond(answer.head.status, answer.head.content_type, body)
+    x.respond(answer.head.status, answer.head.value(b"content-type"), body)
     if answer.head.status == 200:
         took = x.clock() - x.started
         x.service.tally.timing(x.position, Timing.TTFT, took)
@@ -68,44 +42,39 @@ def deliver_whole(x: Generation, answer: Answer) -> None:
         _count(x, usage_of(body), 0)
 
 
-def open_stream(x: Generation, answer: Answer, done: Done) -> StreamRelay:
-    """Send head and first bytes and let the rest follow; `done` is told of the end, perhaps before this returns."""
+async def _stream(x: Generation, answer: Answer) -> None:
     cells = x.service.tally.cells
     relay = StreamRelay(
-        x.front,
-        answer.connection,
-        done,
-        tally=x.service.tally,
-        position=x.position,
-        hide_usage=x.ask.hide_usage,
+        x.front, answer.connection, x.service.tally, position=x.position, hide_usage=x.ask.hide_usage
     )
     x.relay = relay
     x.answered = True
     x.entry.status = 200
-    took = relay.last - x.started
+    took = x.clock() - x.started
     x.entry.ttft_ms = took * 1e3
     x.service.tally.timing(x.position, Timing.TTFT, took)
+    headers = [
+        (b"content-type", answer.head.value(b"content-type") or b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-cache"),
+        (b"transfer-encoding", b"chunked"),
+        (b"x-request-id", x.upstream_id.encode("ascii")),
+    ]
     cells[Total.STREAMS_OPEN] += 1
     x.request.body = b""
     x.ask.body = b""
-    kind = answer.head.content_type or b"text/event-stream; charset=utf-8"
-    close = b"" if x.request.keep_alive else b"connection: close\r\n"
-    head = _STREAM_HEAD % (kind, x.upstream_id.encode("ascii"), close)
-    relay.start(head, answer.body, ended=answer.ended)
-    return relay
-
-
-def leave_stream(x: Generation, relay: StreamRelay) -> None:
-    """The stream is no longer open, whatever ended it."""
-    cells = x.service.tally.cells
-    cells[Total.STREAMS_OPEN] -= 1
-    cells[Total.TOKENS_SO_FAR] -= relay.tokens
-
-
-def end_stream(x: Generation, relay: StreamRelay, error: LegError | None) -> None:
-    """Say what broke the stream, if anything did, and count it."""
-    if error is not None:
+    try:
+        relay.start(
+            answer_head(200, headers, keep_alive=x.request.keep_alive), answer.body, ended=answer.ended
+        )
+        if not relay.done.done():
+            await x.within(Stage.STREAM, x.service.table.timeouts.total_s, relay.done)
+        else:
+            relay.done.result()
+    except LegError as error:
         _break(x, relay, error)
+    finally:
+        cells[Total.STREAMS_OPEN] -= 1
+        cells[Total.TOKENS_SO_FAR] -= relay.tokens
     _count(x, relay.usage, relay.tokens)
 
 

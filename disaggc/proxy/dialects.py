@@ -76,7 +76,7 @@ _REMOTE_DECODE: Mapping[str, object] = MappingProxyType(
         "remote_port": None,
     }
 )
-REMOTE_DECODE_TEXT = (
+_REMOTE_DECODE_TEXT = (
     b'"kv_transfer_params":' + json.dumps(dict(_REMOTE_DECODE), separators=(",", ":")).encode()
 )
 
@@ -174,7 +174,7 @@ _PROTOCOLS: dict[Dialect, Protocol] = {
 def params_text(params: Mapping[str, object]) -> bytes:
     """The member as it is put at the end of a body."""
     if params is _REMOTE_DECODE:
-        return REMOTE_DECODE_TEXT
+        return _REMOTE_DECODE_TEXT
     return b'"kv_transfer_params":' + json.dumps(params, separators=(",", ":")).encode()
 
 

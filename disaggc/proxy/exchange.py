@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Protocol as TypingProtocol
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from disaggc.proxy.accesslog import Entry
 from disaggc.proxy.board import PerClass, Timing, Total
@@ -22,22 +21,12 @@ from disaggc.proxy.upstream import Connection
 T = TypeVar("T")
 
 
-class Waiting(TypingProtocol):
-    """A wait that the sweep can end."""
-
-    def done(self) -> bool:
-        """Whether it is over."""
-
-    def set_exception(self, exception: LegError, /) -> None:
-        """End it."""
-
-
 class Exchange:
     """What every kind of request shares: deadlines, the client, the log line."""
 
     __slots__ = (
-        "_begun", "_task", "answered", "clock", "connections", "entry", "front", "gone",
-        "position", "relay", "request", "service", "started", "upstream_id", "waits",
+        "_task", "_waits", "answered", "clock", "connections", "entry", "front", "gone",
+        "position", "relay", "request", "service", "started", "upstream_id",
     )  # fmt: skip
 
     def __init__(self, service: Service, front: Front, request: Request) -> None:
@@ -58,18 +47,11 @@ class Exchange:
         self.relay: StreamRelay | None = None
         self.answered = False
         self.gone = False
-        self.waits: list[tuple[Waiting, Stage, float]] = []
+        self._waits: list[tuple[asyncio.Future[Any], Stage, float]] = []
         self._task: asyncio.Task[None] | None = None
-        self._begun = False
-        """Whether the task has run at all: one that is cancelled before does not even clean up."""
 
     def start(self) -> None:
         """Serve in a task of its own."""
-        self.service.tally.cells[Total.REQUESTS_OPEN] += 1
-        self.go_on()
-
-    def go_on(self) -> None:
-        """Serve, or serve on, in a task of its own."""
         self._task = asyncio.get_running_loop().create_task(self._serve())
 
     # --- deadlines and the client ---
@@ -78,11 +60,11 @@ class Exchange:
         """Wait for a future; the sweep fails it when the stage's time, or the request's, is over."""
         deadline = min(self.clock() + seconds, self.started + self.service.table.timeouts.total_s)
         wait = (future, stage, deadline)
-        self.waits.append(wait)
+        self._waits.append(wait)
         try:
             return await future
         finally:
-            self.waits.remove(wait)
+            self._waits.remove(wait)
 
     def tick(self, now: float) -> None:
         """Called by the sweep, a few times a second."""
@@ -91,63 +73,45 @@ class Exchange:
             and not self.front.stalled
             and now - self.relay.last > self.service.table.timeouts.gap_s
         )
-        for future, stage, deadline in tuple(self.waits):
+        for future, stage, deadline in self._waits:
             if (now > deadline or silent) and not future.done():
                 future.set_exception(LegError("timeout", status=504, stage=stage))
 
     def client_left(self) -> None:
         """Stop everything for a client that is gone."""
         self.gone = True
-        if self._task is None:
-            self.dropped()
-            return
-        self._task.cancel()
-        if not self._begun:
-            self._task = None
-            self.dropped()
-
-    def dropped(self) -> None:
-        """The client left while no task serves it: end it here."""
-        self.entry.outcome = "client-gone"
-        self.finish(keep_alive=False)
+        if self._task is not None:
+            self._task.cancel()
 
     # --- the life of a request ---
 
     async def _serve(self) -> None:
-        self._begun = True
-        keep_alive = False
+        cells = self.service.tally.cells
+        cells[Total.REQUESTS_OPEN] += 1
+        keep_alive = self.request.keep_alive
         try:
             await self.work()
-            keep_alive = True
         except RefusedError as refused:
-            keep_alive = self.answer_error(refused)
+            keep_alive = self._answer_error(refused) and keep_alive
         except (asyncio.CancelledError, ClientGoneError):
             self.entry.outcome = "client-gone"
+            keep_alive = False
         except Exception:  # noqa: BLE001 - a bug must not take other requests with it; it is counted and said
-            keep_alive = self.met_bug()
+            keep_alive = self._answer_error(RefusedError(500, "internal error of the proxy")) and keep_alive
+            self.service.report_bug()
         finally:
-            self.finish(keep_alive=keep_alive)
-
-    def met_bug(self) -> bool:
-        """Say that this is the proxy's fault; whether the connection can stay."""
-        self.service.report_bug()
-        return self.answer_error(RefusedError(500, "internal error of the proxy"))
-
-    def finish(self, *, keep_alive: bool) -> None:
-        """The exchange is over."""
-        self.service.tally.cells[Total.REQUESTS_OPEN] -= 1
-        for connection in self.connections:
-            connection.abandon(self.connections)
-        self._account()
-        if not self.gone:
-            keep_alive = keep_alive and self.request.keep_alive and self.entry.outcome != "cut"
-            self.front.finished(keep_alive=keep_alive)
+            cells[Total.REQUESTS_OPEN] -= 1
+            for connection in self.connections:
+                connection.abandon(self.connections)
+            self._account()
+            if not self.gone:
+                self.front.finished(keep_alive=keep_alive and self.entry.outcome != "cut")
 
     async def work(self) -> None:
         """Serve the request."""
         raise NotImplementedError
 
-    def answer_error(self, refused: RefusedError) -> bool:
+    def _answer_error(self, refused: RefusedError) -> bool:
         """An error answer, where nothing went out yet."""
         self.entry.status = self.entry.status or refused.status
         self.entry.outcome = self.entry.outcome or ("refused" if refused.status < 500 else "failed")

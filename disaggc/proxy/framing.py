@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 
 MAX_HEAD = 65536
-_SHORT_HEAD = 1024
 MAX_HELD = 1 << 20
 """A chunk larger than this goes out in pieces."""
 _STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: [^\r\n]*)?")
@@ -21,17 +19,16 @@ class BadAnswerError(ValueError):
     """The engine's answer is not HTTP."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Head:
     """Status line and headers; names in lower case."""
 
     status: int
-    headers: tuple[tuple[bytes, bytes], ...]
+    headers: list[tuple[bytes, bytes]]
     keep_alive: bool
     chunked: bool
     length: int | None
     """Content-Length; None for chunked and for answers that end with the connection."""
-    content_type: bytes = b""
 
     def value(self, name: bytes) -> bytes:
         """The first value of a header, empty when absent."""
@@ -42,11 +39,6 @@ class Head:
 
 
 def parse_head(text: bytes) -> Head:
-    """As `read_head`, remembering short heads: an engine says the same ones over and over."""
-    return _remembered(text) if len(text) < _SHORT_HEAD else read_head(text)
-
-
-def read_head(text: bytes) -> Head:
     """The head without its final empty line; BadAnswerError when a length could be read two ways."""
     lines = text.split(b"\r\n")
     match = _STATUS.fullmatch(lines[0])
@@ -82,11 +74,7 @@ def read_head(text: bytes) -> Head:
         raise BadAnswerError("both content-length and transfer-encoding")
     if status in (204, 304) or status < 200:
         chunked, length = False, 0
-    kind = next((value for name, value in headers if name == b"content-type"), b"")
-    return Head(status, tuple(headers), keep_alive, chunked, length, kind)
-
-
-_remembered = lru_cache(512)(read_head)
+    return Head(status, headers, keep_alive, chunked, length)
 
 
 class ChunkBorders:

@@ -26,9 +26,6 @@ LINGER_S = 2.0
 class Running(Protocol):
     """A request being served."""
 
-    def start(self) -> None:
-        """Serve it."""
-
     def tick(self, now: float) -> None:
         """Check deadlines."""
 
@@ -105,7 +102,7 @@ class Front(Intake):
     def arrived(self, request: Request) -> None:
         """Serve it, or let it wait for the one before it."""
         if self.running is None and not self.closing:
-            self._run(request)
+            self.running = self._serve(self, request)
             return
         if self._queue is None:
             self._queue = deque()
@@ -114,11 +111,6 @@ class Front(Intake):
             raise RefusedError(400, "too many requests ahead of their answers")
         if self.transport is not None:
             self.transport.pause_reading()
-
-    def _run(self, request: Request) -> None:
-        """Serve it; what is refused is over before this returns."""
-        running = self.running = self._serve(self, request)
-        running.start()
 
     # --- answering ---
 
@@ -145,9 +137,7 @@ class Front(Intake):
             self.transport.close()
             return
         if self._queue:
-            self._run(self._queue.popleft())
-            if self.transport is None or self.running is None:
-                return
+            self.running = self._serve(self, self._queue.popleft())
         if not self._queue and not self.transport.is_reading():
             self.transport.resume_reading()
 

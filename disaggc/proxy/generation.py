@@ -7,14 +7,11 @@ earlier one left pinned is released.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 
 from disaggc.proxy.answers import Answer
-from disaggc.proxy.arrival import exact_length, read_prefix, read_request, worth_handing_over
-from disaggc.proxy.asks import Api, Ask
-from disaggc.proxy.board import Timing, Total
-from disaggc.proxy.course import Course
+from disaggc.proxy.asks import Api, Ask, parse_ask
+from disaggc.proxy.board import PerClass, Timing, Total
 from disaggc.proxy.delivery import deliver
 from disaggc.proxy.exchange import Exchange
 from disaggc.proxy.failures import LegError, RefusedError, Stage
@@ -22,11 +19,14 @@ from disaggc.proxy.fleet import Replica
 from disaggc.proxy.front import Front
 from disaggc.proxy.gate import Wish
 from disaggc.proxy.legs import handed_over
-from disaggc.proxy.pair_choice import Pair, choose_pair
+from disaggc.proxy.pair_choice import choose_pair
 from disaggc.proxy.pairing import Legs
+from disaggc.proxy.precheck import check_length, check_model
 from disaggc.proxy.requests import Request
-from disaggc.proxy.retrying import next_try, without_prefill
 from disaggc.proxy.service import Service
+from disaggc.routing.prefix import BLOCK_BYTES, MAX_BLOCKS, block_keys
+from disaggc.routing.roles import Path, path_for
+from disaggc.routing.table import Policy
 
 _APIS = {api.value.encode(): api for api in Api}
 
@@ -35,9 +35,20 @@ class Generation(Exchange):
     """One chat, completion, response or message."""
 
     __slots__ = (
-        "_queued", "api", "ask", "broke", "course", "finished_prefill", "handed", "held", "keys",
-        "paired", "params", "prefix", "prompt_tokens", "remote", "tasks", "tried", "tries", "wanted",
-    )  # fmt: skip
+        "api",
+        "ask",
+        "finished_prefill",
+        "held",
+        "keys",
+        "params",
+        "prefix",
+        "prompt_tokens",
+        "remote",
+        "tasks",
+        "tried",
+        "tries",
+        "wanted",
+    )
 
     ask: Ask
 
@@ -56,129 +67,80 @@ class Generation(Exchange):
         self.tried: set[str] = set()
         self.tries = 0
         self.wanted = 0.0
-        self.broke: LegError | None = None
-        """How the common course ended, for the task that goes on."""
-        self.paired: Pair | None = None
-        self.handed = 0.0
-        """When prefill answered, while decode is still to be asked with `params`."""
-        self.course: Course | None = None
-        self._queued: Wish | None = None
-
-    # --- without a task, as long as nothing has to be waited for but engines ---
-
-    def start(self) -> None:
-        """Serve; a task comes in only where the common course ends."""
-        self.service.tally.cells[Total.REQUESTS_OPEN] += 1
-        self.guarded(self._begin)
-
-    def guarded(self, step: Callable[[], None]) -> None:
-        """One step outside of a task; what it raises ends the exchange as it would end a task."""
-        try:
-            step()
-        except RefusedError as refused:
-            self.conclude(keep_alive=self.answer_error(refused))
-        except Exception:  # noqa: BLE001 - as in a task: counted, said, and the others go on
-            self.conclude(keep_alive=self.met_bug())
-
-    def conclude(self, *, keep_alive: bool) -> None:
-        """Over, outside of a task."""
-        self._clean()
-        self.finish(keep_alive=keep_alive)
-
-    def dropped(self) -> None:
-        """The client left while no task serves it."""
-        self.entry.outcome = "client-gone"
-        if self.course is not None:
-            self.course.drop()
-        self.conclude(keep_alive=False)
-
-    def _begin(self) -> None:
-        tokens = read_request(self)
-        if tokens is None:
-            self.go_on()
-            return
-        self.prompt_tokens = tokens
-        wish = self._wish()
-        granted = self.service.gate.admit(wish)
-        if isinstance(granted, asyncio.Future):
-            self._queued = wish
-            self.go_on()
-            return
-        self._enter(granted)
-        self.course = Course(self)
-        self.course.start()
-
-    # --- in a task ---
 
     async def work(self) -> None:
-        """From wherever the exchange stands to the last byte."""
+        """From the body to the last byte."""
+        service = self.service
+        ask = self.ask = parse_ask(self.api, self.request.body)
+        if ask.stripped:
+            service.tally.cells[Total.PARAMS_STRIPPED] += 1
+        if ask.stream and self.request.old:
+            raise RefusedError(505, "streaming answers need HTTP/1.1")
+        check_model(service, ask)
+        self.prompt_tokens = await check_length(self, ask)
+        self.remote = service.fleet.disaggregated and ask.single and self._worth_handing_over(0.0)
+        self._read_prefix()
         try:
-            if self.held is None:
-                if self._queued is None:
-                    self.prompt_tokens = await exact_length(self)
-                await self._admit()
+            await self._admit()
+            if self.remote and self.keys:
+                cached = service.prefixes.cached_bytes(self.holding.address, self.keys)
+                self.remote = self._worth_handing_over(cached / max(1, ask.prompt_bytes))
             answer = await self._answer()
-            self.service.prefixes.note(self.holding.address, self.keys)
+            service.prefixes.note(self.holding.address, self.keys)
             await deliver(self, answer)
         finally:
+            if self.held is not None:
+                service.gate.release(self.held, self.wanted)
+                self.held = None
             for task in self.tasks:
                 task.cancel()
-            self._clean()
+            self._release_params()
 
-    def _clean(self) -> None:
-        if self._queued is not None:
-            self.service.gate.give_up(self._queued)
-            self._queued = None
-        if self.held is not None:
-            self.service.gate.release(self.held, self.wanted)
-            self.held = None
-        self._release_params()
-
-    def _wish(self) -> Wish:
-        service = self.service
-        self.remote = service.fleet.disaggregated and self.ask.single and worth_handing_over(self, 0.0)
-        read_prefix(self)
-        self.wanted = self.prompt_tokens + min(
-            self.ask.output_limit or service.mean_output, service.mean_output
+    def _worth_handing_over(self, cached_share: float) -> bool:
+        """Whether what decode has not cached is above the break-even."""
+        table = self.service.table
+        uncached = self.prompt_tokens * (1 - min(1.0, cached_share))
+        path = path_for(
+            uncached_tokens=uncached, skip_below=table.skip_prefill_below, block_size=table.block_size
         )
-        return Wish(self.wanted, service.priorities[self.position], self.prefix, remote=self.remote)
+        return path is Path.REMOTE
 
-    def _enter(self, granted: Replica) -> None:
-        self.held = granted
-        if self.remote and self.keys:
-            cached = self.service.prefixes.cached_bytes(granted.address, self.keys)
-            self.remote = worth_handing_over(self, cached / max(1, self.ask.prompt_bytes))
+    def _read_prefix(self) -> None:
+        """Prefix keys, where a policy or a break-even asks for them; otherwise hashing would be for nothing."""
+        table = self.service.table
+        affinity = table.policy is Policy.PREFIX_AFFINITY
+        if affinity or (self.remote and table.skip_prefill_below > table.block_size):
+            self.keys = block_keys(self.ask.prompt_head(BLOCK_BYTES * MAX_BLOCKS))
+        if affinity:
+            self.prefix = self.request.headers.get(b"x-session-id") or (self.keys[0] if self.keys else b"")
 
     async def _admit(self) -> None:
         service = self.service
-        wish = self._queued
-        granted: Replica | asyncio.Future[Replica] | None = wish.granted if wish is not None else None
-        if granted is None:
-            wish = self._wish()
-            granted = service.gate.admit(wish)
+        self.wanted = self.prompt_tokens + min(
+            self.ask.output_limit or service.mean_output, service.mean_output
+        )
+        wish = Wish(self.wanted, service.priorities[self.position], self.prefix, remote=self.remote)
+        granted = service.gate.admit(wish)
         if not isinstance(granted, asyncio.Future):
-            self._enter(granted)
+            self.held = granted
             return
-        self._queued = wish
         try:
-            entered = await self.within(Stage.QUEUE, service.table.timeouts.queue_s, granted)
+            self.held = await self.within(Stage.QUEUE, service.table.timeouts.queue_s, granted)
         except LegError:
+            service.gate.give_up(wish)
             service.tally.cells[Total.REFUSED_QUEUE] += 1
             raise RefusedError(
                 429, "the service stayed at its limit, try again later", retry_after=5
             ) from None
-        self._queued = None
-        self._enter(entered)
+        except asyncio.CancelledError:
+            service.gate.give_up(wish)
+            raise
         waited = self.clock() - self.started
         self.entry.queue_ms = waited * 1e3
         service.tally.timing(self.position, Timing.QUEUE, waited)
 
     async def _answer(self) -> Answer:
         """An answer that is good, or the client's own fault; tries again while that is allowed."""
-        if self.broke is not None:
-            error, self.broke = self.broke, None
-            self._release_params()
-            next_try(self, error)
         while True:
             decode = self.holding
             # A table that came meanwhile may have no prefill side any more.
@@ -186,20 +148,16 @@ class Generation(Exchange):
             try:
                 if not self.remote:
                     return await Legs(self).alone(decode)
-                if self.handed:
-                    handed, self.handed = self.handed, 0.0
-                    return await Legs(self).hand_over(decode, self.upstream_id, handed)
-                pair, self.paired = self.paired, None
-                pair = pair or choose_pair(self.service.fleet, decode, tried=self.tried, prefix=self.prefix)
+                pair = choose_pair(self.service.fleet, decode, tried=self.tried, prefix=self.prefix)
                 if pair is not None:
-                    self.move_to(pair.decode)
+                    self._move_to(pair.decode)
                     return await Legs(self).pair(pair.prefill, pair.decode)
-                without_prefill(self)
+                self._without_prefill()
             except LegError as error:
                 for task in self.tasks:
                     task.cancel()
                 self._release_params()
-                next_try(self, error)
+                self._next_try(error)
 
     @property
     def holding(self) -> Replica:
@@ -208,8 +166,50 @@ class Generation(Exchange):
             raise RuntimeError("a request without a replica is being served")
         return self.held
 
-    def move_to(self, other: Replica) -> None:
-        """The room of this request is on another replica now."""
+    def _without_prefill(self) -> None:
+        """No prefill replica can be used: decode alone where the policy says so, else say it."""
+        if self.service.table.on_prefill_failure != "decode-locally":
+            self.service.tally.cells[Total.REFUSED_NO_REPLICA] += 1
+            raise RefusedError(503, "no prefill engine is available", retry_after=2)
+        self._fall_back()
+
+    def _fall_back(self) -> None:
+        self.remote = False
+        self.service.tally.by_class(self.position, PerClass.FALLBACK)
+
+    def _next_try(self, error: LegError) -> None:
+        """Prepare another try, or end with the status of the last failure."""
+        table = self.service.table
+        over = self.clock() >= self.started + table.timeouts.total_s
+        if error.prefill:
+            self.tried.add(self.entry.prefill)
+            if table.on_prefill_failure == "error" or over:
+                raise RefusedError(error.status, f"prefill failed: {error.reason}")
+            if table.on_prefill_failure == "decode-locally":
+                self._fall_back()
+                return
+        if self.tries >= table.retries or over:
+            raise RefusedError(
+                error.status, f"{'prefill' if error.prefill else 'decode'} failed: {error.reason}"
+            )
+        self.tries += 1
+        self.entry.retries = self.tries
+        if not error.prefill:
+            self.tried.add(self.entry.decode)
+            self._move_elsewhere()
+
+    def _move_elsewhere(self) -> None:
+        """Another decode replica, an untried one if there is any."""
+        fleet, now = self.service.fleet, self.clock()
+        untried = [r for r in fleet.servers if r.address not in self.tried]
+        other = fleet.choose(untried, fleet.for_decode, now=now) or fleet.choose(
+            fleet.servers, fleet.for_decode, now=now
+        )
+        if other is None:
+            raise RefusedError(503, "no decode engine is available", retry_after=2)
+        self._move_to(other)
+
+    def _move_to(self, other: Replica) -> None:
         held = self.holding
         if other is not held:
             held.release(self.wanted)

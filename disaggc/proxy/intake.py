@@ -13,7 +13,7 @@ import httptools
 
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import RefusedError
-from disaggc.proxy.requests import Request, forwarded
+from disaggc.proxy.requests import Request
 from disaggc.proxy.service import Service
 
 _SINGLE = frozenset(
@@ -27,7 +27,7 @@ class Intake(asyncio.Protocol):
     """Bytes in, requests out."""
 
     __slots__ = (
-        "_body", "_body_size", "_field_bytes", "_fields", "_headers", "_in_body", "_parser", "_url", "_whole",
+        "_body", "_body_size", "_field_bytes", "_fields", "_headers", "_in_body", "_parser", "_url",
         "closing", "receiving", "service", "since", "transport",
     )  # fmt: skip
 
@@ -48,8 +48,6 @@ class Intake(asyncio.Protocol):
         self._body: list[bytes] = []
         self._body_size = 0
         self._in_body = False
-        self._whole: bytes | None = None
-        """What the request began with, when that may be all of it."""
         self.receiving = False
 
     def arrived(self, request: Request) -> None:
@@ -66,14 +64,6 @@ class Intake(asyncio.Protocol):
             return
         if self._in_body or not self.receiving:
             self.since = monotonic()
-        if not self.receiving:
-            known = self.service.known_heads.request(data)
-            if known is not None:
-                self._take_known(known)
-                return
-            self._whole = data
-        else:
-            self._whole = None
         self.receiving = True
         self._field_bytes += len(data)
         try:
@@ -86,12 +76,6 @@ class Intake(asyncio.Protocol):
         else:
             if not self._in_body and self._field_bytes > self.service.table.limits.header_bytes:
                 self.refuse(RefusedError(431, "the request headers are too large"))
-
-    def _take_known(self, request: Request) -> None:
-        try:
-            self.arrived(request)
-        except RefusedError as refused:
-            self.refuse(refused)
 
     def on_message_begin(self) -> None:
         """A request starts."""
@@ -173,10 +157,6 @@ class Intake(asyncio.Protocol):
             body=b"".join(self._body) if len(self._body) != 1 else self._body[0],
             keep_alive=self._parser.should_keep_alive(),
             old=self._parser.get_http_version() != "1.1",
-            lines=forwarded(self._headers),
         )
-        whole = self._whole
         self._fresh()
-        if whole is not None:
-            self.service.known_heads.learn(whole, request)
         self.arrived(request)

@@ -13,7 +13,7 @@ from disaggc.proxy.dialects import Handover, Protocol, handover, params_text, pr
 from disaggc.proxy.failures import LegError, Stage
 from disaggc.proxy.legs import Message, handed_over, judge_status, judge_stream, judge_whole, send
 from disaggc.proxy.members import Pieces
-from disaggc.proxy.requests import engine_head
+from disaggc.proxy.requests import engine_head, forwarded
 from disaggc.routing.table import Dialect
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Legs:
         self._x = exchange
         self._table = exchange.service.table
         self._protocol = protocol_of(self._table.dialect) if exchange.remote else _ALONE
-        self._lines = exchange.request.lines
+        self._lines = forwarded(exchange.request.headers)
 
     async def alone(self, decode: Replica) -> Answer:
         """One leg: the engine prefills too."""
@@ -58,12 +58,7 @@ class Legs:
         handed = x.clock()
         x.finished_prefill = None
         x.params = self._params_of(answer, prefill)
-        return await self.hand_over(decode, protocol.engine_request_id(hand), handed)
-
-    async def hand_over(self, decode: Replica, request: str, handed: float) -> Answer:
-        """Decode, with what prefill answered at `handed`."""
-        x = self._x
-        reply = await self._decode(decode, x.params, request, handed=handed)
+        reply = await self._decode(decode, x.params, protocol.engine_request_id(hand), handed=handed)
         x.service.tally.timing(x.position, Timing.HANDOFF, x.clock() - handed)
         if reply.head.status not in (400, 422):
             x.params = b""
@@ -188,15 +183,15 @@ class Legs:
             return await x.within(stage, seconds, future)
         finally:
             if not future.done() or future.cancelled() or future.exception() is not None:
-                hang_up(x, connection, replica, salvage=stage is Stage.PREFILL and self._protocol.answers)
+                self._hang_up(connection, replica, stage)
             elif stage is Stage.PREFILL and self._protocol.answers:
                 # Should the client leave now, before this task goes on, the answer is still known.
                 x.finished_prefill = future.result()
 
-
-def hang_up(x: Generation, connection: Connection, replica: Replica, *, salvage: bool) -> None:
-    """The answer is not wanted any more; a prefill, which is worth salvaging, may have finished all the same."""
-    if salvage and connection.owner is x.connections:
-        x.service.releases.salvage(x.service, connection, replica, headers=x.request.headers)
-    else:
-        connection.abandon(x.connections)
+    def _hang_up(self, connection: Connection, replica: Replica, stage: Stage) -> None:
+        """The answer is not wanted any more; a prefill may have finished all the same."""
+        x = self._x
+        if stage is Stage.PREFILL and self._protocol.answers and connection.owner is x.connections:
+            x.service.releases.salvage(x.service, connection, replica, headers=x.request.headers)
+        else:
+            connection.abandon(x.connections)

@@ -12,7 +12,7 @@ from disaggc.proxy.asks import Api, Ask
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import LegError, RefusedError, Stage
 from disaggc.proxy.legs import Message, send
-from disaggc.proxy.requests import engine_head
+from disaggc.proxy.requests import engine_head, forwarded
 from disaggc.proxy.service import Service
 from disaggc.routing.length import LengthVerdict
 
@@ -32,8 +32,9 @@ def check_model(service: Service, ask: Ask) -> None:
         )
 
 
-def likely_length(service: Service, ask: Ask) -> float | None:
-    """Prompt tokens, exact or expected, None where only an engine can tell; RefusedError 400 when they cannot fit."""
+async def check_length(x: Exchange, ask: Ask) -> float:
+    """Prompt tokens, exact or expected; RefusedError 400 when prompt and wanted output cannot fit."""
+    service = x.service
     limit = service.table.max_model_len
     room = limit - (ask.output_limit or 1)
     if ask.prompt_tokens is not None:
@@ -47,18 +48,12 @@ def likely_length(service: Service, ask: Ask) -> float | None:
         case LengthVerdict.TOO_LONG:
             raise _too_long(service, round(service.lengths.at_least(ask.prompt_bytes)), ask)
         case LengthVerdict.ASK:
-            return None
+            exact = await _tokenize(x, ask)
+            if exact is not None and exact > room:
+                raise _too_long(service, exact, ask)
+            return exact or expected
         case LengthVerdict.FITS:
             return expected
-
-
-async def check_length(x: Exchange, ask: Ask) -> float:
-    """Prompt tokens as an engine counts them, else as expected; RefusedError 400 when they cannot fit."""
-    service = x.service
-    exact = await _tokenize(x, ask)
-    if exact is not None and exact > service.table.max_model_len - (ask.output_limit or 1):
-        raise _too_long(service, exact, ask)
-    return exact or service.lengths.tokens(ask.prompt_bytes)
 
 
 def _too_long(service: Service, tokens: int, ask: Ask) -> RefusedError:
@@ -89,7 +84,7 @@ async def _tokenize(x: Exchange, ask: Ask) -> int | None:
         b"POST",
         b"/tokenize",
         replica.authority,
-        lines=x.request.lines,
+        lines=forwarded(x.request.headers),
         request=x.upstream_id,
         size=len(body),
     )

@@ -6,6 +6,7 @@ blanked, tokens are counted, times are taken. Knows no routing.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
@@ -39,19 +40,6 @@ class Client(Protocol):
         """Pause this engine connection while the client does not take its bytes; None = no longer."""
 
 
-class Done(Protocol):
-    """Who is told that the stream is over."""
-
-    def done(self) -> bool:
-        """Whether it was told."""
-
-    def set_result(self, result: None, /) -> None:
-        """The engine said everything."""
-
-    def set_exception(self, exception: LegError, /) -> None:
-        """It broke."""
-
-
 class StreamRelay:
     """The sink of one decode connection."""
 
@@ -61,14 +49,7 @@ class StreamRelay:
     )  # fmt: skip
 
     def __init__(
-        self,
-        client: Client,
-        connection: Connection,
-        done: Done,
-        *,
-        tally: Tally,
-        position: int,
-        hide_usage: bool,
+        self, client: Client, connection: Connection, tally: Tally, *, position: int, hide_usage: bool
     ) -> None:
         self._client = client
         self._connection = connection
@@ -81,12 +62,11 @@ class StreamRelay:
         self.tokens = 0
         self.usage: Usage | None = None
         self.last = monotonic()
-        self.done = done
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def start(self, head: bytes, first: bytes, *, ended: bool) -> None:
         """Send the head with the first bytes and take the rest."""
-        if not ended:
-            self._client.throttle(self._connection)
+        self._client.throttle(self._connection)
         self._head = head
         self.segment(first)
         if ended:

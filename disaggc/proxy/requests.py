@@ -35,8 +35,6 @@ class Request:
     keep_alive: bool
     old: bool
     """HTTP/1.0: no chunked answers."""
-    lines: bytes
-    """Those of the headers that engines see, as header lines."""
 
 
 def request_id(given: bytes | None) -> str:

@@ -18,9 +18,7 @@ from disaggc.proxy.accesslog import AccessLog
 from disaggc.proxy.board import MAX_CLASSES, Total
 from disaggc.proxy.fleet import Fleet, WorkerView
 from disaggc.proxy.gate import Gate
-from disaggc.proxy.known_heads import KnownHeads
 from disaggc.proxy.releases import Releases
-from disaggc.proxy.shapes import Shapes
 from disaggc.routing.length import LengthRatio
 from disaggc.routing.limits import ApiKeySource
 from disaggc.routing.prefix import PrefixMemory
@@ -69,7 +67,6 @@ class Service:
         self.draining = False
         self.releases = Releases()
         self.prefixes = PrefixMemory()
-        self.shapes = Shapes()
         self.fleet = Fleet(table, slots, view)
         self.gate = Gate(self.fleet, view.tally, workers=view.board.workers)
         self._adopt(table)
@@ -85,8 +82,6 @@ class Service:
         key = read_secret(table.api_key) if table.api_key else None
         self.table = table
         self._accepted = b""
-        limits = table.limits
-        self.known_heads = KnownHeads(header_bytes=limits.header_bytes, body_bytes=limits.body_bytes)
         self._key_digest = hashlib.sha256(key).digest() if key is not None else None
         names = class_names(table)
         self.class_positions = {name.encode(): position for position, name in enumerate(names)}

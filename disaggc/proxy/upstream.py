@@ -7,9 +7,8 @@ come. Deadlines are set from outside by failing the waiting future. Knows no Ope
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
-from disaggc.proxy.answers import Answer, Home, Sink, Waiter
+from disaggc.proxy.answers import Answer, Home, Sink
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.framing import MAX_HEAD, BadAnswerError, ChunkBorders, Head, dechunk, parse_head
 from disaggc.proxy.members import Pieces
@@ -30,7 +29,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, pool: Home) -> None:
         self._pool = pool
         self.transport: asyncio.Transport | None = None
-        self.waiter: Waiter | None = None
+        self.waiter: asyncio.Future[Answer] | None = None
         self.idle_since = 0.0
         self.requests = 0
         self.hung = False
@@ -48,28 +47,24 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ready for a request."""
+        assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")  # noqa: S101 - for the type only
         self.transport = transport  # type: ignore[assignment]
 
     def ask(self, head: bytes, body: Pieces, *, owner: object, stream: bool) -> asyncio.Future[Answer]:
         """Send a request; the future gives the whole answer, or with `stream` a 200 stopped at its first body bytes."""
-        waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.ask_for(waiter, [head, *body], owner=owner, stream=stream)
-        return waiter
-
-    def ask_for(self, waiter: Waiter, pieces: Pieces, *, owner: object, stream: bool) -> None:
-        """The same for anybody who waits."""
         self._reset()
         self._stream = stream
         self.owner = owner
         self.requests += 1
+        self.waiter = asyncio.get_running_loop().create_future()
         if self.transport is None or self.transport.is_closing():
-            waiter.set_exception(LegError("reset", fresh=False))
-            return
-        self.waiter = waiter
-        if sum(map(len, pieces)) > LARGE:
-            self.transport.writelines(pieces)
+            self.waiter.set_exception(LegError("reset", fresh=False))
+            return self.waiter
+        if sum(map(len, body)) > LARGE:
+            self.transport.writelines([head, *body])
         else:
-            self.transport.write(b"".join(pieces))
+            self.transport.write(b"".join((head, *body)))
+        return self.waiter
 
     def relay(self, sink: Sink) -> None:
         """Body bytes from now on go to the sink; what came meanwhile goes first."""
@@ -104,12 +99,13 @@ class Connection(asyncio.Protocol):
             return b""
         head = parse_head(data[:end])
         if head.status < 200:
-            return self._take_head(data[end + 4 :])
+            rest = data[end + 4 :]
+            return self._take_head(rest) if rest else b""
         self._head = head
         if head.chunked:
             self._borders = ChunkBorders()
         self._left = head.length
-        if head.status != 200 or not head.content_type.startswith(b"text/event-stream"):
+        if head.status != 200 or not head.value(b"content-type").startswith(b"text/event-stream"):
             self._stream = False
         data = data[end + 4 :]
         if not data and self._finished():
@@ -143,11 +139,7 @@ class Connection(asyncio.Protocol):
         """The first body bytes of a stream: hand over and wait for the sink."""
         if self.waiter is not None and not self.waiter.done() and self._head is not None:
             body, self._parts = b"".join(self._parts), []
-            waiter, self.waiter = self.waiter, None
-            ended = self._finished()
-            if ended:
-                self.owner = None
-            waiter.set_result(Answer(self._head, body, ended=ended, connection=self))
+            self.waiter.set_result(Answer(self._head, body, ended=self._finished(), connection=self))
 
     def _finished(self) -> bool:
         if self._head is None:
@@ -156,13 +148,10 @@ class Connection(asyncio.Protocol):
 
     def _done(self) -> None:
         sink, head = self._sink, self._head
-        # Complete: whoever is told now may end its exchange at once, and must not find this one to abandon.
-        self.owner = None
         if self.waiter is not None and not self.waiter.done() and head is not None:
             body = b"".join(self._parts)
             whole = dechunk(body) if self._borders is not None and not self._stream else body
-            waiter, self.waiter = self.waiter, None
-            waiter.set_result(Answer(head, whole, ended=True, connection=self))
+            self.waiter.set_result(Answer(head, whole, ended=True, connection=self))
         elif sink is None and (self._parts or not self.usable):
             return
         self._sink = None
@@ -180,7 +169,7 @@ class Connection(asyncio.Protocol):
         """An answer without a length ends here; anything else is cut short."""
         if self._head is not None and self._borders is None and self._left is None:
             self._left = 0
-            self._head = replace(self._head, keep_alive=False)
+            self._head.keep_alive = False
             if self._sink is not None or (self.waiter is not None and not self.waiter.done()):
                 self._done()
         return False
@@ -236,13 +225,12 @@ class Connection(asyncio.Protocol):
         """
         self.owner = None
         self.hung = True
-        waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.waiter = waiter
+        self.waiter = asyncio.get_running_loop().create_future()
         if self.transport is None or self.transport.is_closing():
-            waiter.set_exception(LegError("reset"))
+            self.waiter.set_exception(LegError("reset"))
         elif self.transport.can_write_eof():
             self.transport.write_eof()
-        return waiter
+        return self.waiter
 
     @property
     def may_inject(self) -> bool:

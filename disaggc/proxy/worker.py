@@ -57,7 +57,7 @@ class Unknown(Exchange):
 
 
 def serve(front: Front, request: Request) -> Exchange:
-    """The exchange for a request."""
+    """Start the exchange for a request."""
     kind: type[Exchange]
     if request.path in _GENERATION and request.method == b"POST":
         kind = Generation
@@ -67,7 +67,9 @@ def serve(front: Front, request: Request) -> Exchange:
         kind = Health
     else:
         kind = Unknown
-    return kind(front.service, front, request)
+    exchange = kind(front.service, front, request)
+    exchange.start()
+    return exchange
 
 
 class Worker:
