@@ -126,6 +126,15 @@ class Shape(Element):
         return " ".join(parts)
 
 
+class NumaDomain(Element):
+    """Accelerators and processors of a node that are near each other."""
+
+    devices: tuple[int, ...]
+    """Accelerator indices."""
+    cpus: str
+    """Processors, `0-47,96-143`."""
+
+
 class Node(Element):
     """One machine of the cluster that the plan uses or may use."""
 
@@ -149,6 +158,8 @@ class Node(Element):
     """RDMA cards."""
     nic_devices: tuple[str, ...] = ()
     """Their names, where the spec gives them."""
+    numa: tuple[NumaDomain, ...] = ()
+    """NUMA domains in order, where the spec gives them."""
 
 
 class Slot(Element):

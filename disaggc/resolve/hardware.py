@@ -8,7 +8,7 @@ from dataclasses import replace
 from disaggc.catalog.facts import AcceleratorFacts, FabricFacts, Precision
 from disaggc.catalog.load import Catalog
 from disaggc.diagnostics import Diagnostic, FieldPath, Outcome, Severity, error
-from disaggc.resolve.model import NodeGroupFacts, NodeRef
+from disaggc.resolve.model import NodeGroupFacts, NodeRef, NumaFacts
 from disaggc.spec.cluster import Accelerator, Cluster, NodeGroup
 from disaggc.spec.names_of_nodes import node_names
 from disaggc.spec.near import nearest
@@ -61,6 +61,7 @@ def _group(name: str, group: NodeGroup, facts: tuple[AcceleratorFacts, float]) -
         price=group.price,
         cpu_memory_bytes=group.cpu_memory,
         nodes=tuple(_nodes(name, group)),
+        numa=tuple(NumaFacts(domain.devices, domain.cpus) for domain in group.numa or ()),
     )
 
 

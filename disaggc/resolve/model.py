@@ -65,6 +65,14 @@ class NodeRef:
 
 
 @dataclass(frozen=True, slots=True)
+class NumaFacts:
+    """One NUMA domain: accelerator indices and processors (`0-47,96-143`) that are near each other."""
+
+    devices: tuple[int, ...]
+    cpus: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeGroupFacts:
     """Identical nodes with their facts. nic_bytes_per_s: line rate of one NIC, one direction."""
 
@@ -77,6 +85,7 @@ class NodeGroupFacts:
     price: Price | None
     cpu_memory_bytes: float | None
     nodes: tuple[NodeRef, ...]
+    numa: tuple[NumaFacts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

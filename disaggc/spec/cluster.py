@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, StringConstraints
 
 from disaggc.spec.names import Address, CatalogId, Device, HostName, Interface, Listed, Name, Part
 from disaggc.spec.quantities import Flops, Money, Size, Speed
@@ -57,6 +57,17 @@ class Nics(Part):
     """Device names for UCX_NET_DEVICES, one per NIC; unset lets UCX choose."""
 
 
+class NumaDomain(Part):
+    """One NUMA domain of a node: which accelerators and processors are near each other."""
+
+    devices: Annotated[Listed[Annotated[int, Field(ge=0, le=71)]], Field(min_length=1, max_length=72)]
+    """Accelerator indices attached to it."""
+    cpus: Annotated[
+        str, StringConstraints(pattern=r"^\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*$", max_length=512)
+    ]
+    """Its processors, as in `lscpu`: `0-47,96-143`."""
+
+
 class NodeGroup(Part):
     """Identical nodes."""
 
@@ -74,6 +85,8 @@ class NodeGroup(Part):
     """Rack name -> hosts in it; KV prefers to stay inside a rack."""
     cpu_memory: Size | None = None
     """Host memory of one node; bounds /dev/shm and memory limits."""
+    numa: Annotated[Listed[NumaDomain], Field(min_length=1, max_length=16)] | None = None
+    """NUMA domains in order (`lscpu`, `nvidia-smi topo -m`); engines that fit in one are kept on its processors."""
 
 
 class Cluster(Part):

@@ -81,6 +81,7 @@ def _node_group(path: FieldPath, group: NodeGroup) -> Iterator[Diagnostic]:
             )
         yield from _repeated((*path, "nics", "devices"), nics.devices)
     yield from _racks(path, group)
+    yield from _numa(path, group)
 
 
 def _repeated(path: FieldPath, items: tuple[str, ...]) -> Iterator[Diagnostic]:
@@ -126,6 +127,22 @@ def _racks(path: FieldPath, group: NodeGroup) -> Iterator[Diagnostic]:
                     labels=(label,),
                 )
             placed.setdefault(host, here)
+
+
+def _numa(path: FieldPath, group: NodeGroup) -> Iterator[Diagnostic]:
+    seen: dict[int, FieldPath] = {}
+    for domain, near in enumerate(group.numa or ()):
+        for index, device in enumerate(near.devices):
+            here = (*path, "numa", domain, "devices", index)
+            if device >= group.accelerator.per_node:
+                count = group.accelerator.per_node
+                message = f"`devices` names accelerator {device}, a node has {count}, counted from 0"
+                yield error("DGC114", message, here)
+            if device in seen:
+                label = Label(seen[device], "first here")
+                message = f"accelerator {device} stands in two NUMA domains or twice in one"
+                yield Diagnostic("DGC115", Severity.ERROR, message, here, labels=(label,))
+            seen.setdefault(device, here)
 
 
 def _currencies(cluster: Cluster) -> Iterator[Diagnostic]:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from disaggc.spec.cluster import Accelerator, Cluster, Fabric, Nics, NodeGroup
+from disaggc.spec.cluster import Accelerator, Cluster, Fabric, Nics, NodeGroup, NumaDomain
 from disaggc.spec.delivery import (
     ComposeTarget,
     KubernetesTarget,
@@ -88,6 +88,7 @@ __all__ = [
     "Name",
     "Nics",
     "NodeGroup",
+    "NumaDomain",
     "Objectives",
     "Part",
     "Port",

@@ -184,7 +184,7 @@ def test_the_port_refuses_until_the_engine_is_ready():
             ):
                 break
             time.sleep(0.02)
-        with pytest.raises(OSError, match="refused|reset"):
+        with pytest.raises(OSError, match=r"refused|reset"):
             socket.create_connection(("127.0.0.1", port), timeout=1)
         answering(port, child)
 
@@ -215,7 +215,7 @@ def test_faults_over_http():
         assert time.monotonic() - begun > 0.08
         post(admin, "/faults", {}, "DELETE")
         post(admin, "/now", {"kind": "refuse"})
-        with pytest.raises(OSError, match="refused|reset"):
+        with pytest.raises(OSError, match=r"refused|reset"):
             ask()
         post(admin, "/faults", {}, "DELETE")
         answering(port, child)

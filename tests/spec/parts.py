@@ -111,6 +111,7 @@ def cluster(draw: st.DrawFn, target: str) -> tuple[Part, Situation]:
             "nics": {"per_node": nics, "devices": [f"mlx5_{index}" for index in range(nics)]},
             "racks": {"r1": own[:1], "r2": own[1:]},
             "cpu_memory": "2TiB",
+            "numa": [{"devices": list(range(accelerator["per_node"])), "cpus": "0-47,96-143"}],
         }
         if draw(st.booleans()):
             del optional["nics"]["devices"]

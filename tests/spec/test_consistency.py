@@ -29,6 +29,8 @@ CASES = [
     ((GROUP, GROUP + "      racks: {r1: [n1], r2: [n3]}\n"), ["DGC114 8:30"], "no host of this group"),
     ((GROUP, GROUP + "      racks: {r1: [n1], r2: [n1]}\n"), ["DGC115 8:30"], "two racks"),
     ((GROUP, GROUP + "      racks: {r1: [n1], r2: [n2]}\n"), [], ""),
+    ((GROUP, GROUP + "      numa: [{devices: [0, 9], cpus: 0-7}]\n"), ["DGC114 8:28"], "accelerator 9"),
+    ((GROUP, GROUP + "      numa: [{devices: [0], cpus: 0-7}, {devices: [0], cpus: 8-15}]\n"), ["DGC115 8:52"], "two NUMA"),
     ((GROUP, GROUP + "      price: 1 USD/h\n" + SECOND + "      price: 1 EUR/h\n"), ["DGC115 12:14"], "in EUR"),
     ((RAG, ""), ["DGC111 12:7"], "neither `rate` nor `concurrency`"),
     ((RAG, "        concurrency: 4\n"), [], ""),

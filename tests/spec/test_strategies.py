@@ -33,6 +33,9 @@ def drawn_fields(spec: dict[str, Any]) -> set[tuple[str, ...]]:
                     found.add((*path, key))
                 if below is not None:
                     visit(inner, below, (*path, key if known else ANY))
+        elif isinstance(value, list) and (below := level.below(0)) is not None:
+            for inner in value:
+                visit(inner, below, (*path, ANY))
 
     visit(spec, spec_shape(), ())
     return found

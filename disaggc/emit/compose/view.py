@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from disaggc.emit.engine_part import EnginePart, downloads, host_text, linked_on_node, uses_rdma
+from disaggc.emit.numa import near
 from disaggc.emit.routing_file import proxy_stop_s
 from disaggc.emit.shell import RUN_ARGUMENTS, required_variables
 from disaggc.emit.stamp import Stamp
@@ -43,6 +44,7 @@ class EngineService:
     start_s: int
     room: str | None
     shm_bytes: int
+    cpus: str | None
     memory_bytes: int | None
     devices: tuple[str, ...]
     reservation: Mapping[str, object] | None
@@ -126,6 +128,7 @@ def engine_service(plan: DeploymentPlan, part: EnginePart, settings: ComposeTarg
         start_s=timings.startup_s,
         room=_room_name(part) if linked else None,
         shm_bytes=pool.shm_bytes,
+        cpus=None if (close := near(part)) is None else close.cpus,
         memory_bytes=pool.host_memory_bytes,
         devices=(*(_AMD_DEVICES if amd else ()), *(_RDMA_DEVICES if uses_rdma(plan, part) else ())),
         reservation=_reservation(part, linked=linked),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from disaggc.emit.engine_part import EnginePart, downloads, host_text, linked_on_node, reaches_out, uses_rdma
 from disaggc.emit.names import engine_unit, proxy_unit
+from disaggc.emit.numa import Near, near
 from disaggc.emit.routing_file import proxy_stop_s
 from disaggc.ir.plan import DeploymentPlan, FromSecret, ProxyInstance, ServicePlan
 
@@ -48,6 +49,7 @@ class EngineUnit:
     devices: tuple[str, ...]
     peers: tuple[str, ...]
     protect_home: str
+    near: Near | None
 
     @property
     def command_lines(self) -> tuple[tuple[str, ...], ...]:
@@ -129,6 +131,7 @@ def engine_view(
         devices=(*_DEVICES[pool.vendor], *(_RDMA_DEVICES if rdma else ())),
         peers=() if reaches_out(part) else peer_addresses(plan),
         protect_home=_protect_home((command, part.service.model.path)),
+        near=near(part),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from disaggc.ir.plan import (
     Expectation,
     ModelRef,
     Node,
+    NumaDomain,
     Pool,
     Provenance,
     ProxyPlan,
@@ -168,6 +169,7 @@ def _node(group: NodeGroupFacts, index: int) -> Node:
         accelerators=group.per_node,
         nics=group.nics,
         nic_devices=group.nic_devices,
+        numa=tuple(NumaDomain(devices=domain.devices, cpus=domain.cpus) for domain in group.numa),
     )
 
 
