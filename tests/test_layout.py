@@ -34,7 +34,7 @@ FORBIDDEN_NAMES = {
 }  # fmt: skip
 
 TOP_LEVEL = {
-    "disaggc", "schemas", "targets", "examples", "tests", "pyproject.toml", "README.md", "Makefile", "LICENSE",
+    "disaggc", "docs", "schemas", "targets", "examples", "tests", "pyproject.toml", "README.md", "Makefile", "LICENSE",
     "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", ".ci", ".github", ".gitignore", ".pre-commit-hooks.yaml",
 }  # fmt: skip
 
