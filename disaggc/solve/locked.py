@@ -11,6 +11,7 @@ from dataclasses import replace
 from disaggc.diagnostics import Diagnostic, Severity
 from disaggc.ir.plan import Role, Yardstick
 from disaggc.perf.memory import NoFit
+from disaggc.resolve.model import RoleChoices
 from disaggc.solve.assemble import located
 from disaggc.solve.attempt import Attempt
 from disaggc.solve.choose import Choice, choose
@@ -18,6 +19,7 @@ from disaggc.solve.placement import Located
 from disaggc.solve.problem import Goal
 from disaggc.solve.rank import Weighed, best_first, compare, weigh
 from disaggc.solve.rates import Kind, ReplicaRates
+from disaggc.solve.shapes import choices_of
 from disaggc.solve.sketch import Sketch, canonical, footprint, nodes_of
 from disaggc.solve.solution import Placed, SlotAt
 from disaggc.spec.lock import Lock, LockedPool, LockedService
@@ -99,6 +101,8 @@ def _misfit(rates: ReplicaRates, pool: LockedPool) -> str | None:
     if group.accelerator.id != pool.accelerator:
         return f"`{pool.group}` now has {group.accelerator.id}, not {pool.accelerator}"
     role = Role.DECODE if pool.role == "flexible" else Role(pool.role)
+    if not _still_allowed(choices_of(rates.service, role), pool):
+        return "`constraints` no longer allow it"
     memory = rates.models.memory(rates.service, group, role, shape=pool.shape)
     if isinstance(memory, NoFit):
         return str(memory)
@@ -106,6 +110,16 @@ def _misfit(rates: ReplicaRates, pool: LockedPool) -> str | None:
     if pool.replicas > room:
         return f"`{pool.group}` has room for {room} replicas of {pool.shape}, not {pool.replicas}"
     return None
+
+
+def _still_allowed(choices: RoleChoices, pool: LockedPool) -> bool:
+    """Whether the role's limits, which may have changed since, still name the pool's nodes and shape."""
+    degrees = ((choices.tp, pool.shape.tp), (choices.pp, pool.shape.pp), (choices.dp, pool.shape.dp))
+    if choices.groups and pool.group not in choices.groups:
+        return False
+    if any(given is not None and own not in given for given, own in degrees):
+        return False
+    return choices.expert_parallel is not False or pool.shape.ep == 1
 
 
 def _crowded(rates: ReplicaRates, sketch: Sketch) -> str | None:

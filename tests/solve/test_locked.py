@@ -73,6 +73,18 @@ def test_a_lock_that_breaks_an_objective_is_left_with_the_reason() -> None:
     assert "e2e_p50" in told.message
 
 
+def test_a_lock_outside_the_limits_of_a_role_is_left_with_the_reason() -> None:
+    old = solution(FIVE)
+    few = f"{CLASS}concurrency=100"
+    now = solution(
+        FIVE, few, f"{CONSTRAINTS}decode.tp=[4]", f"{CONSTRAINTS}prefill.tp=[4]", lock=lock_of(old)
+    )
+    assert now.report.status != "locked"
+    assert {pool.shape.tp for pool in now.services[0].layout.pools} == {4}
+    assert [d.code for d in now.diagnostics] == ["DGC703"]
+    assert "constraints" in now.diagnostics[0].message
+
+
 def test_a_lock_for_other_hardware_is_left() -> None:
     now = solution(FIVE, lock=lock_of(solution(FIVE), accelerator="mi325x"))
     assert [d.code for d in now.diagnostics] == ["DGC703"]
