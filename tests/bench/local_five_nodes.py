@@ -6,6 +6,10 @@ Every client sends its next request when the last one ended, as `vllm bench serv
 1,024 tokens in, 8,192 out. Doubles take the plan's own constants at `--scale` times the clock, so output tokens per
 second of model time are compared with the plan's prediction. Also prints what the proxy's processes cost of one core;
 the highest scale at which that stays under 70 % is the highest at which the proxy cannot be what limits the run.
+
+The plan predicts a steady state, so what is compared is the time in which every client is being answered: from the last
+client's first event to the first client's last one. A double that was late with a step by more than its clock makes up
+for was starved of CPU: then nothing is judged, the exit status is 2, and a lower --scale or an idler machine is needed.
 """
 
 from __future__ import annotations
@@ -20,9 +24,13 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ISL, OSL, CLIENTS = 1024, 8192, 480
+STARVED_S = 0.5
+"""The step lag, in seconds of this machine's clock, at which a double gives up catching up and model time stretches."""
 PORT = 18200
 BASE_PORT = 24000
 SPEC = """
@@ -57,9 +65,11 @@ def disaggc(*words: str | Path, check: bool = True) -> str:
 class Client(asyncio.Protocol):
     """Counts the bytes of one streamed answer and looks only for its end."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_event: Callable[[], None]) -> None:
+        self.on_event = on_event
         self.ended = asyncio.get_running_loop().create_future()
         self.head = b""
+        self.spoke = False
         self.last = b""
 
     def connection_made(self, transport) -> None:
@@ -68,6 +78,9 @@ class Client(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if len(self.head) < 12:
             self.head += data[:12]
+        if b"data:" in data and not self.spoke:
+            self.spoke = True
+            self.on_event()
         self.last = (self.last + data)[-32:]
 
     def connection_lost(self, _) -> None:
@@ -75,7 +88,7 @@ class Client(asyncio.Protocol):
             self.ended.set_result(self.head.startswith(b"HTTP/1.1 200") and b"[DONE]" in self.last)
 
 
-async def request(dice: random.Random) -> bool:
+async def request(dice: random.Random, on_event: Callable[[], None]) -> bool:
     body = json.dumps({
         "model": "deepseek-ai/DeepSeek-R1", "prompt": [dice.randrange(100, 100_000) for _ in range(ISL)],
         "max_tokens": OSL, "ignore_eos": True, "temperature": 0, "stream": True,
@@ -84,18 +97,64 @@ async def request(dice: random.Random) -> bool:
         f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
         f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n"
     )
-    transport, client = await asyncio.get_running_loop().create_connection(Client, "127.0.0.1", PORT)
+    transport, client = await asyncio.get_running_loop().create_connection(
+        lambda: Client(on_event), "127.0.0.1", PORT
+    )
     transport.write(head.encode() + body)
     return await client.ended
 
 
-async def load(waves: int) -> tuple[int, int]:
+@dataclass
+class Window:
+    """When every client was being answered, and what the engines had generated at both ends."""
+
+    urls: list[str]
+    open: int = 0
+    ends: list[tuple[float, float]] = field(default_factory=list)
+
+    def begun(self) -> None:
+        """A client saw its first event."""
+        self.open += 1
+        if self.open == CLIENTS:
+            self.look()
+
+    def over(self) -> None:
+        """A client has nothing left to ask."""
+        if len(self.ends) == 1:
+            self.look()
+
+    def look(self) -> None:
+        self.ends.append((time.monotonic(), generated(self.urls)))
+
+    @property
+    def rate(self) -> float | None:
+        """Tokens per second; None when no moment had all of them."""
+        if len(self.ends) < 2:
+            return None
+        (begun, before), (ended, after) = self.ends
+        return (after - before) / (ended - begun)
+
+
+async def load(waves: int, window: Window) -> tuple[int, int]:
     async def one(number: int) -> list[bool]:
         dice = random.Random(number)  # noqa: S311 - prompts, not secrets
-        return [await request(dice) for _ in range(waves)]
+        done = [await request(dice, window.begun if wave == 0 else int) for wave in range(waves)]
+        window.over()
+        return done
 
     done = [ok for found in await asyncio.gather(*map(one, range(CLIENTS))) for ok in found]
     return sum(done), len(done)
+
+
+def step_lag_s(pids: list[int]) -> float:
+    """The most that a double was ever late with a step."""
+    lags = []
+    for pid in pids:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+        port = int(words[words.index("--admin-port") + 1])
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/state", timeout=30) as answer:
+            lags.append(float(json.load(answer)["late_s"]))
+    return max(lags)
 
 
 def cpu_seconds(pid: int) -> float:
@@ -124,7 +183,7 @@ def generated(urls: list[str]) -> float:
     return total
 
 
-def measure(folder: Path, scale: float, waves: int, *, interval: int) -> dict[str, float]:
+def measure(folder: Path, scale: float, waves: int, *, interval: int) -> dict[str, float | None]:
     spec = folder / "spec.yaml"
     spec.write_text(
         SPEC.format(
@@ -140,10 +199,12 @@ def measure(folder: Path, scale: float, waves: int, *, interval: int) -> dict[st
         urls = [program["url"] for program in up["programs"] if "/decode/" in program["address"]]
         before = {program["name"]: cpu_seconds(program["pid"]) for program in up["programs"]}
         own, begun = time.process_time(), time.monotonic()
-        ok, asked = asyncio.run(load(waves))
+        window = Window(urls)
+        ok, asked = asyncio.run(load(waves, window))
         took = time.monotonic() - begun
         own = time.process_time() - own
         tokens = generated(urls)
+        lag = step_lag_s([program["pid"] for program in up["programs"] if program["kind"] != "proxy"])
         spent = {
             program["name"]: cpu_seconds(program["pid"]) - before[program["name"]]
             for program in up["programs"]
@@ -151,7 +212,7 @@ def measure(folder: Path, scale: float, waves: int, *, interval: int) -> dict[st
         proxy = cpu_seconds(pids["proxy"]) and spent["chat-proxy-0"]
     finally:
         disaggc("local", "down", folder / "out", "--now", "--quiet", check=False)
-    measured = ok * OSL / (took * scale)
+    steady = None if window.rate is None else window.rate / scale
     return {
         "scale": scale,
         "stream_interval": interval,
@@ -160,11 +221,14 @@ def measure(folder: Path, scale: float, waves: int, *, interval: int) -> dict[st
         "seconds": took,
         "tokens_by_engines": tokens,
         "tokens_per_s_of_clock": ok * OSL / took,
-        "output_tok_per_s": measured,
+        "output_tok_per_s_whole_run": ok * OSL / (took * scale),
+        "output_tok_per_s_steady": steady,
+        "step_lag_s": lag,
+        "starved": lag > STARVED_S,
         "predicted_tok_per_s": predicted["value"],
         "predicted_low": predicted["low"],
         "predicted_high": predicted["high"],
-        "measured_over_predicted": measured / predicted["value"],
+        "measured_over_predicted": None if steady is None or lag > STARVED_S else steady / predicted["value"],
         "proxy_core_share": proxy / took,
         "proxy_us_per_token": proxy / (ok * OSL) * 1e6 if ok else 0.0,
         "decode_double_core_share": max(v for k, v in spent.items() if "decode" in k) / took,
@@ -172,7 +236,7 @@ def measure(folder: Path, scale: float, waves: int, *, interval: int) -> dict[st
     }
 
 
-def main() -> None:
+def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--scale", type=float, default=4.0)
     options.add_argument("--waves", type=int, default=2)
@@ -183,10 +247,18 @@ def main() -> None:
         found = measure(Path(folder), given.scale, given.waves, interval=given.stream_interval)
     if given.json:
         print(json.dumps(found, indent=2))
-        return
-    for name, value in found.items():
-        print(f"{name:28} {value:,.4g}" if isinstance(value, float) else f"{name:28} {value:,}")
+    else:
+        for name, value in found.items():
+            print(f"{name:28} {value:,.4g}" if isinstance(value, float) else f"{name:28} {value}")
+    if found["starved"]:
+        print(
+            f"not judged: a double was {found['step_lag_s']:.2f} s late with a step, more than the {STARVED_S} s it makes up "
+            "for; the machine could not keep the clock, and scaled deadlines may have ended requests",
+            file=sys.stderr,
+        )
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
