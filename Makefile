@@ -48,7 +48,8 @@ schemas: $(VENV)/.dev ## write schemas/ anew
 	$(PYTEST) -n 0 -k schema --regen-golden tests
 
 soak: $(VENV)/.dev ## long random tests
-	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -n 2 -m "not testbed and not bench"
+	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -n 2 -m "not testbed and not bench" --ignore=tests/fuzz
+	DISAGGC_FUZZ_SECONDS=1200 $(BIN)/pytest -n 0 tests/fuzz
 
 bench: $(VENV)/.dev ## CPU seconds of the commands as whole processes
 	$(BIN)/python -m tests.bench.cpu
