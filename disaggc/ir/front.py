@@ -1,0 +1,45 @@
+"""The bundled proxy of a service as the plan has it: where it runs and within which limits."""
+
+from __future__ import annotations
+
+from disaggc.ir.element import Because, Element, Value
+
+
+class ProxyInstance(Element):
+    """One proxy process."""
+
+    address: str
+    """`service/proxy/index`."""
+    node: str
+    """Node it runs on."""
+
+
+class ProxyPlan(Element):
+    """The bundled proxy of a service."""
+
+    instances: tuple[ProxyInstance, ...]
+    """Where it runs."""
+    port: int
+    """Port for clients."""
+    admin_port: int
+    """Loopback port for administration and metrics."""
+    api_key: Value | None
+    """Key clients must present; None = open."""
+    api_key_file: str | None = None
+    """File that holds the key."""
+    api_key_secret: tuple[str, str] | None = None
+    """Kubernetes Secret name and key."""
+    image: str | None
+    """Container image."""
+    command: str | None
+    """Executable (systemd, local)."""
+    policy: str
+    """Replica choice."""
+    on_prefill_failure: str
+    """Failure policy."""
+    drain_s: int
+    """How long it drains on SIGTERM; at least the engines' grace."""
+    idle_s: int
+    """Idle time of pooled upstream connections; below the engines' keep-alive."""
+    because: Because = ()
+    """Fields of the spec that caused it."""
