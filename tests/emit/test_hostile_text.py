@@ -20,6 +20,7 @@ from disaggc.emit.reading.documents import all_interpolated
 from disaggc.emit.reading.units import read_unit
 from disaggc.routing.table import load_table
 from disaggc.spec.model import ComposeTarget, KubernetesTarget, SystemdTarget
+from tests.effort import examples
 from tests.emit.emitted import parsed
 from tests.emit.hostile import any_texts, texts
 from tests.emit.plans import Texts, colocated
@@ -111,7 +112,7 @@ def compare(target: str, given_texts: Texts, artifacts: tuple[Artifact, ...]) ->
 
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(given_texts=hostile_texts(any_texts()))
 def test_every_free_text_at_once(target, given_texts):
     outcome = emit(colocated(given_texts), TargetChoice(TARGETS[target]))
@@ -126,7 +127,7 @@ FIELDS = ("weights", "served", "revision", "env", "settings")
 
 
 @pytest.mark.parametrize("target", sorted(TARGETS))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(field=st.sampled_from(FIELDS), text=texts())
 def test_one_hostile_text_is_placed_and_not_refused(target, field, text):
     """Arguments and variables carry any text a process can be given: nothing is refused for its looks."""

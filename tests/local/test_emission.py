@@ -16,6 +16,7 @@ from disaggc.ir.plan import DeploymentPlan, FromSecret
 from disaggc.ir.stack import load_stack
 from disaggc.routing.table import load_table
 from disaggc.spec.model import LocalTarget
+from tests.effort import examples
 from tests.emit.emitted import codes, files
 from tests.emit.hostile import HOSTILE, texts
 from tests.emit.plans import PLANS, Texts, colocated, five_nodes, multi_node
@@ -92,7 +93,7 @@ def test_no_text_breaks_out_of_its_command(text, tmp_path):
     assert engines(read) == sorted(meant(plan))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(texts())
 def test_random_texts_come_back_or_are_refused(tmp_path_factory, text):
     plan = here(colocated(Texts(settings=(("chat-template", text),), env=(("A", text),))))

@@ -11,6 +11,7 @@ from disaggc.catalog.sizing import absorbed_bytes_per_rank, weight_bytes_per_ran
 from disaggc.ir.plan import Role, Shape
 from disaggc.perf.memory import Fit, MemoryDemand, NoFit, bytes_per_sequence, fit
 from disaggc.resolve.model import Lengths
+from tests.effort import examples
 from tests.perf.perf_cases import load, nodes, service
 
 R1 = "deepseek-ai/DeepSeek-R1"
@@ -151,7 +152,7 @@ def test_graphs_cover_every_batch_the_engine_may_run():
         assert found.capture_size % 16 == 0 or found.capture_size < 256
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.sampled_from(["openai/gpt-oss-120b", "Qwen/Qwen3-32B", R1, "meta-llama/Llama-3.1-8B"]),
     st.sampled_from(["h100-sxm", "h200", "mi300x", "b200"]),

@@ -12,6 +12,7 @@ from disaggc.ir.plan import Role, Shape
 from disaggc.perf.layout import Layout, PoolLayout
 from disaggc.perf.predict import hourly_cost, predict, ratio
 from disaggc.resolve.model import Bound, Lengths
+from tests.effort import examples
 from tests.perf.perf_cases import bench, exact, load, moreh, nodes
 
 R1 = "deepseek-ai/DeepSeek-R1"
@@ -274,7 +275,7 @@ TRAFFIC = st.builds(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(TRAFFIC, st.integers(1, 6), st.integers(1, 6))
 def test_one_more_replica_of_either_role_never_serves_less(traffic, prefill, decode):
     # two accelerators a node: nothing is gained or lost by leaving a node
@@ -286,7 +287,7 @@ def test_one_more_replica_of_either_role_never_serves_less(traffic, prefill, dec
     assert seen(one, one.colocated(prefill + 1)).output_tok_per_s.value >= together * (1 - 1e-3)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(TRAFFIC, st.integers(1, 4), st.integers(1, 4))
 def test_every_number_lies_in_its_range_and_percentiles_are_ordered(traffic, prefill, decode):
     one = small(traffic)
@@ -303,7 +304,7 @@ def test_every_number_lies_in_its_range_and_percentiles_are_ordered(traffic, pre
         assert all(0 <= share <= 1 for share in found.utilisation.values())
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(TRAFFIC, st.integers(1, 1000))
 def test_a_larger_cap_never_serves_less(traffic, more):
     one = small(traffic)
@@ -312,7 +313,7 @@ def test_a_larger_cap_never_serves_less(traffic, more):
     assert second.output_tok_per_s.value >= first.output_tok_per_s.value * (1 - 1e-3)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.floats(0.1, 50), st.floats(0.1, 50))
 def test_more_traffic_never_makes_anything_faster(first, second):
     low, high = sorted((first, second))

@@ -20,6 +20,7 @@ from disaggc.perf.stations import Sized
 from disaggc.resolve.model import Bound, Lengths
 from disaggc.routing.limits import Admission
 from disaggc.routing.table import Policy
+from tests.effort import examples
 from tests.perf.perf_cases import bench, load, moreh, nodes
 from tests.perf_events.parts import rng_of
 
@@ -198,7 +199,7 @@ def layout_of(one, kind):
             return Layout("disaggregated", (*both, PoolLayout(Role.COLOCATED, one.group, one.shape, 1)))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     kind=st.sampled_from(LAYOUTS),
     rate=st.sampled_from([0.5, 5.0, 50.0, math.inf]),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disaggc.perf.events.curve import steps_in, time_of
+from tests.effort import examples
 from tests.perf_events.parts import Formula, decode_engine, flight, poisson, rng_of, run
 
 LINEAR = Formula(lambda b, c: 0.008 + 2e-5 * b + 4e-8 * b * c, token_s=1e-5, mixed_s=0.001)
@@ -170,7 +171,7 @@ def test_sequences_that_outgrow_memory_are_preempted_and_still_end():
     assert min(ends) == ends[0]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(
         st.tuples(st.floats(0, 5), st.integers(1, 400), st.integers(1, 300), st.booleans()),

@@ -12,6 +12,7 @@ from disaggc.catalog.load import load_catalog
 from disaggc.resolve.api import resolve
 from disaggc.rules.checking import check
 from disaggc.spec.load import load, place
+from tests.effort import examples
 from tests.spec.strategies import SPEC_NAME, reader_of, specs, text_of
 
 _CATALOG = load_catalog()
@@ -75,7 +76,7 @@ def _changed(draw: st.DrawFn) -> str:
     return text_of(spec)
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
 @given(_changed())
 def test_no_value_raises(text: str) -> None:
     read = reader_of(text)

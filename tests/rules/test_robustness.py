@@ -13,6 +13,7 @@ from disaggc.diagnostics import Severity
 from disaggc.resolve.owned import OWNED_CONNECTOR_OPTIONS, OWNED_ENV, OWNED_FLAGS
 from disaggc.rules import check_plan, known_codes
 from disaggc.rules.rule import Edit
+from tests.effort import examples
 from tests.rules.compiled import sound_plan
 from tests.rules.edits import edited
 from tests.rules.marked import findings
@@ -111,7 +112,7 @@ def overlays(draw: st.DrawFn) -> str:
     return json.dumps({"cluster": cluster, "services": {"chat": service}, "target": target})
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(overlays())
 def test_no_rule_crashes_and_every_finding_has_a_code_and_a_place(overlay: str):
     found, resolved = findings(overlay)
@@ -126,7 +127,7 @@ def test_no_rule_crashes_and_every_finding_has_a_code_and_a_place(overlay: str):
 broken_texts = st.sampled_from(["", "x", "-1", "{}", "[1]", '{"kv_role": 3}', "1e400", "nan", "\u202e"])
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_no_plan_rule_crashes_on_a_plan_with_odd_values(data: st.DataObject):
     plan, resolved = sound_plan()

@@ -19,6 +19,7 @@ from disaggc.simengine.timing import (
     read_timing,
 )
 from disaggc.simengine.tokens import digests, tokenize
+from tests.effort import examples
 from tests.simengine.doubles import Double, ids, run, transfer, until, up
 
 TABLE = Timing(
@@ -140,7 +141,7 @@ def test_a_block_knows_what_it_follows():
     assert context_of(whole) == context_of(chained(digests(tokenize("a" * 400), 64)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6)), max_size=60))
 def test_the_pool_never_gives_a_block_twice(steps):
     pool, held = BlockPool(12, caching=True), []

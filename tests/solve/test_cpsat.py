@@ -10,6 +10,7 @@ from disaggc.ir.plan import Role, Shape
 from disaggc.solve.cpsat import Limits, feasible, solve_program
 from disaggc.solve.formulate import formulate
 from disaggc.solve.problem import GroupSpace, Load, Option, PlacementProblem, ServiceProblem
+from tests.effort import examples
 from tests.solve import placement_oracle as oracle
 
 EXACT = Limits(relative_gap=0.0)
@@ -104,7 +105,7 @@ def _services(draw: st.DrawFn, name: str, around) -> ServiceProblem:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(problems())
 def test_the_answer_is_the_best_of_all_count_vectors(problem: PlacementProblem) -> None:
     assume(math.prod(len(own) for own in oracle.layouts(problem)) <= 20_000)
@@ -117,7 +118,7 @@ def test_the_answer_is_the_best_of_all_count_vectors(problem: PlacementProblem) 
         assert answer.aims[: len(expected)] == expected
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(problems(), st.integers(0, 1))
 def test_more_nodes_never_worsen_the_first_aim(problem: PlacementProblem, which: int) -> None:
     before = solve(problem)
@@ -130,7 +131,7 @@ def test_more_nodes_never_worsen_the_first_aim(problem: PlacementProblem, which:
     assert after.aims[0] <= before.aims[0]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(problems())
 def test_raising_a_node_budget_never_makes_feasible_infeasible(problem: PlacementProblem) -> None:
     assume(solve(problem).status == "optimal")

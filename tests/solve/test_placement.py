@@ -9,6 +9,7 @@ from disaggc.ir.plan import Role, Shape
 from disaggc.resolve.model import NodeGroupFacts, NodeRef
 from disaggc.solve.packing import Wanted
 from disaggc.solve.placement import Located, place
+from tests.effort import examples
 from tests.perf.perf_cases import nodes
 from tests.solve.placement_oracle import bins
 
@@ -83,7 +84,7 @@ def test_a_service_with_nodes_of_its_own_shares_none() -> None:
     assert len({slot.node for _, r in found for slot in r.slots}) == 2
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.dictionaries(
         st.sampled_from([1, 2, 3, 4, 5, 6, 8, 12, 16]), st.integers(1, 4), min_size=1, max_size=4

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from disaggc.ir.plan import Shape
 from disaggc.spec.lock import Lock, LockedPool, LockedService, LockedSlot, parse_lock, read_lock, write_lock
+from tests.effort import examples
 
 _names = st.text(min_size=1, max_size=20).filter(
     lambda text: not any("\ud800" <= c <= "\udfff" for c in text)
@@ -65,7 +66,7 @@ _LOCK = Lock(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(locks)
 def test_every_lock_reads_back_as_it_was_written(lock: Lock) -> None:
     outcome = parse_lock(write_lock(lock), "disaggc.lock")

@@ -14,6 +14,7 @@ from disaggc.rules.checking import check
 from disaggc.spec.json_schema import spec_schema
 from disaggc.spec.load import load
 from disaggc.spec.shape import ANY, Shape, paths, spec_shape
+from tests.effort import examples
 from tests.spec.strategies import SPEC_NAME, reader_of, spec_texts, specs
 
 _CATALOG = load_catalog()
@@ -54,7 +55,7 @@ def test_every_field_of_the_language_is_drawn() -> None:
     assert missing == []
 
 
-@settings(max_examples=50, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(50), phases=[Phase.explicit, Phase.generate])
 @given(specs())
 def test_an_editor_marks_nothing_in_a_drawn_spec(spec: dict[str, Any]) -> None:
     errors = [error.message for error in _VALIDATOR.iter_errors(json.loads(json.dumps(spec)))]
@@ -62,7 +63,7 @@ def test_an_editor_marks_nothing_in_a_drawn_spec(spec: dict[str, Any]) -> None:
 
 
 # Shrinking a spec takes minutes and tells no more than the text.
-@settings(max_examples=60, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=examples(60), phases=[Phase.explicit, Phase.generate])
 @given(spec_texts())
 def test_every_drawn_spec_holds(text: str) -> None:
     read = reader_of(text)

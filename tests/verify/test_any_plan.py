@@ -11,6 +11,7 @@ from disaggc.catalog.load import load_catalog
 from disaggc.compilation import Compiled, Request
 from disaggc.diagnostics import Severity
 from disaggc.pipeline import compile_plan
+from tests.effort import examples
 from tests.spec.strategies import Spec, specs, write_spec
 
 CATALOG = load_catalog()
@@ -25,7 +26,7 @@ def compiled(spec: Path, lock: Path | None = None) -> Compiled:
     )
 
 
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(4), deadline=None, suppress_health_check=list(HealthCheck))
 @given(specs())
 def test_a_solved_plan_verifies_emits_and_repeats(spec: Spec) -> None:
     with tempfile.TemporaryDirectory() as folder:
