@@ -25,6 +25,7 @@ from disaggc.cli.runs import Simulated
 from disaggc.compilation import Compiled, Request
 from disaggc.diagnostics import Diagnostic, error, has_errors
 from disaggc.diagnostics.render import Report
+from disaggc.emit.routing_file import admission
 from disaggc.ir.plan import ServicePlan
 from disaggc.perf.constants import Corner
 from disaggc.perf.estimate import weakest
@@ -116,7 +117,7 @@ class _Runs:
         for service in services:
             offer = self._offer(service)
             planned_service = self._service_plan(service.name)
-            front = _front(planned_service, Admission() if self.wish.admission else None)
+            front = _front(planned_service, limited=self.wish.admission)
             for named in self._layouts(service, offer.service, len(services)):
                 if isinstance(named, Diagnostic):
                     problems.append(named)
@@ -204,14 +205,14 @@ class _Runs:
         return error("DGC550", f"`--mode {mode}` of `{service}`: {found}", ("services", service))
 
 
-def _front(plan: ServicePlan | None, admission: Admission | None) -> Front:
+def _front(plan: ServicePlan | None, *, limited: bool) -> Front:
     """The proxy as it is deployed; its choice and admission, and the connector's lease."""
     if plan is None:
-        return Front(admission=admission)
+        return Front(admission=Admission() if limited else None)
     lease = plan.connector
     return Front(
         policy=Policy(plan.proxy.policy),
-        admission=admission,
+        admission=admission(plan) if limited else None,
         skip_prefill_below=plan.skip_prefill_below,
         lease_s=float(lease.lease_s) if lease is not None else 30.0,
         load_failure=lease.load_failure if lease is not None else "fail",

@@ -13,7 +13,7 @@ from disaggc.diagnostics.model import Outcome, error
 from disaggc.emit.engine_part import EnginePart
 from disaggc.ir.canonical import fingerprint
 from disaggc.ir.plan import DeploymentPlan, Literally, Pool, Replica, Role, ServicePlan
-from disaggc.routing.limits import ApiKeySource, ClassEntry, Listen, Timeouts
+from disaggc.routing.limits import Admission, ApiKeySource, ClassEntry, Listen, Timeouts
 from disaggc.routing.table import Dialect, KvEndpoint, Policy, PoolEntry, ReplicaEntry, RoutingTable
 
 STOP_MARGIN_S = 10
@@ -54,6 +54,7 @@ def routing_table(
             lease_s=float(service.connector.lease_s) if service.connector else 30.0,
             proxies=len(service.proxy.instances),
             timeouts=_timeouts(service),
+            admission=admission(service),
             listen=Listen(port=listen_port or service.proxy.port, admin_port=service.proxy.admin_port),
             api_key=_api_key(service),
             classes={name: ClassEntry(priority=p) for name, p in sorted(service.priorities.items())},
@@ -161,6 +162,12 @@ def _timeouts(service: ServicePlan) -> Timeouts:
         idle_upstream_s=float(service.proxy.idle_s),
         drain_s=float(service.proxy.drain_s),
     )
+
+
+def admission(service: ServicePlan) -> Admission:
+    """What the proxy lets in: the planned load whole."""
+    over = service.proxy.overcommit
+    return Admission(seqs_overcommit=over.seqs, kv_overcommit=over.kv)
 
 
 def proxy_stop_s(service: ServicePlan) -> int:

@@ -14,6 +14,15 @@ class ProxyInstance(Element):
     """Node it runs on."""
 
 
+class Overcommit(Element):
+    """What the proxy lets in beyond what decode holds at one moment, so that the planned load is never refused."""
+
+    seqs: float = 1.0
+    """Factor on the sequences of the decode side."""
+    kv: float = 1.0
+    """Factor on its tokens of KV."""
+
+
 class ProxyPlan(Element):
     """The bundled proxy of a service."""
 
@@ -41,5 +50,7 @@ class ProxyPlan(Element):
     """How long it drains on SIGTERM; at least the engines' grace."""
     idle_s: int
     """Idle time of pooled upstream connections; below the engines' keep-alive."""
+    overcommit: Overcommit = Overcommit()
+    """Of admission."""
     because: Because = ()
     """Fields of the spec that caused it."""

@@ -34,7 +34,7 @@ from disaggc.ir.forecast import (
     Ratio,
     Yardstick,
 )
-from disaggc.ir.front import ProxyInstance, ProxyPlan
+from disaggc.ir.front import Overcommit, ProxyInstance, ProxyPlan
 from disaggc.ir.machines import Node, NumaDomain, Shape
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "Node",
     "NodeRank",
     "NumaDomain",
+    "Overcommit",
     "OwnAddress",
     "Percentiles",
     "Pool",

@@ -20,9 +20,9 @@ def has_room(entry: ReplicaEntry, limits: Admission, *, requests: float, tokens:
     """Whether a replica with this in flight can take `ask` tokens more; an empty one takes any request."""
     if requests <= 0:
         return True
-    if entry.max_seqs is not None and requests + 1 > entry.max_seqs * limits.overcommit:
+    if entry.max_seqs is not None and requests + 1 > entry.max_seqs * limits.seqs_overcommit:
         return False
-    return entry.kv_tokens is None or tokens + ask <= entry.kv_tokens * limits.overcommit
+    return entry.kv_tokens is None or tokens + ask <= entry.kv_tokens * limits.kv_overcommit
 
 
 class WaitingLine(Generic[T]):

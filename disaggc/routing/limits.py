@@ -81,8 +81,10 @@ class Admission(Part):
     """Tokens in flight over the whole service; None = the sum of the decode side's KV."""
     prefill_tokens: Annotated[int, Field(ge=1)] | None = None
     """Prompt tokens that may wait at one prefill replica; None = not limited."""
-    overcommit: Annotated[float, Field(ge=1, le=100)] = 1.0
-    """Factor on the decode side's sequences and KV, for engines that may queue a little."""
+    seqs_overcommit: Annotated[float, Field(ge=1, le=100)] = 1.0
+    """Requests let in over the decode side's sequences: a request counts from admission on, also while it prefills."""
+    kv_overcommit: Annotated[float, Field(ge=1, le=100)] = 1.0
+    """Tokens let in over the decode side's KV: a request counts with all it will ever hold, most hold less yet."""
 
 
 class Limits(Part):

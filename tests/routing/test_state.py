@@ -63,7 +63,14 @@ def test_more_room_never_refuses_what_less_took(limit, held, ask):
 
 def test_sequences_are_a_limit_of_their_own():
     assert not has_room(entry(max_seqs=4), Admission(), requests=4, tokens=0, ask=1)
-    assert has_room(entry(max_seqs=4), Admission(overcommit=2), requests=4, tokens=0, ask=1)
+    assert has_room(entry(max_seqs=4), Admission(seqs_overcommit=2), requests=4, tokens=0, ask=1)
+    assert not has_room(entry(max_seqs=4), Admission(kv_overcommit=2), requests=4, tokens=0, ask=1)
+
+
+def test_kv_is_promised_more_than_once_where_the_file_says_so():
+    full = {"requests": 1, "tokens": 90, "ask": 20}
+    assert not has_room(entry(kv_tokens=100), Admission(seqs_overcommit=2), **full)
+    assert has_room(entry(kv_tokens=100), Admission(kv_overcommit=1.1), **full)
 
 
 def test_retry_after_follows_the_rate():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from disaggc.ir.plan import FromSecret, ProxyInstance, ProxyPlan
+from disaggc.ir.plan import FromSecret, Overcommit, ProxyInstance, ProxyPlan
 from disaggc.resolve.model import ResolvedService
 from disaggc.solve.lower.lifecycle import PROXY_IDLE_S
 from disaggc.spec.model import ApiKeyEnv, ApiKeyFile, ApiKeyKubernetes
@@ -30,6 +30,7 @@ def proxy_plan(
     *,
     taken: set[tuple[str, int]],
     drain_s: int,
+    overcommit: Overcommit,
 ) -> ProxyPlan:
     """The proxy of one service. nodes: candidates in order; taken: (node, port) pairs in use, extended here.
 
@@ -59,5 +60,6 @@ def proxy_plan(
         on_prefill_failure=given.on_prefill_failure,
         drain_s=drain_s,
         idle_s=PROXY_IDLE_S,
+        overcommit=overcommit,
         because=(f"services.{service.name}.proxy",),
     )

@@ -13,6 +13,7 @@ from disaggc.ir.plan import (
     ModelRef,
     Node,
     NumaDomain,
+    Overcommit,
     Pool,
     Provenance,
     ProxyPlan,
@@ -27,6 +28,7 @@ from disaggc.perf.expectation import expectation
 from disaggc.perf.models import Models
 from disaggc.perf.thresholds import break_even_tokens
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService, ResolvedSpec
+from disaggc.solve.lower.admission import overcommit
 from disaggc.solve.lower.cohort import cohort
 from disaggc.solve.lower.connector import connector_plan
 from disaggc.solve.lower.front import proxy_plan, skip_below
@@ -92,6 +94,7 @@ def _service(
     connector = None if found.mode == "colocated" else connector_plan(service, times.lease_s)
     pools = service_pools(models, service, found, connector=connector, times=times)
     grace = max(pool.timings.grace_s for pool in pools)
+    flexible_ratio = None if found.flexible_ratio is None else ratio(*found.flexible_ratio)
     return ServicePlan(
         name=service.name,
         mode=found.mode,
@@ -106,11 +109,19 @@ def _service(
         pools=pools,
         links=() if connector is None else kv_links(models, service, pools),
         proxy=_proxy(
-            models.resolved, service, pools, index=index, taken=taken, drain_s=max(times.drain_s, grace)
+            models.resolved,
+            service,
+            pools,
+            index=index,
+            taken=taken,
+            drain_s=max(times.drain_s, grace),
+            overcommit=overcommit(
+                service, pools, predicted, proxies=service.given.proxy.replicas, split=flexible_ratio
+            ),
         ),
         ratio=ratio_of(found.layout),
         nodes=_nodes_of(pools),
-        flexible_ratio=None if found.flexible_ratio is None else ratio(*found.flexible_ratio),
+        flexible_ratio=flexible_ratio,
         priorities={load.name: load.priority for load in service.classes},
         skip_prefill_below=(
             0 if connector is None else skip_below(service, break_even_tokens(service, found.prediction))
@@ -132,6 +143,7 @@ def _proxy(
     index: int,
     taken: set[tuple[str, int]],
     drain_s: int,
+    overcommit: Overcommit,
 ) -> ProxyPlan:
     """Candidates: the named hosts, else the service's own nodes, then every other node."""
     given = service.given.proxy.nodes
@@ -143,6 +155,7 @@ def _proxy(
         given or (*own, *(n for n in every if n not in own)),
         taken=taken,
         drain_s=drain_s,
+        overcommit=overcommit,
     )
 
 
