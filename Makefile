@@ -47,9 +47,8 @@ golden: $(VENV)/.dev ## write the golden trees anew; review them as a diff
 schemas: $(VENV)/.dev ## write schemas/ anew
 	$(PYTEST) -n 0 -k schema --regen-golden tests
 
-soak: $(VENV)/.dev ## long random tests
-	HYPOTHESIS_PROFILE=soak $(BIN)/pytest -n 2 -m "not testbed and not bench" --ignore=tests/fuzz
-	DISAGGC_FUZZ_SECONDS=1200 $(BIN)/pytest -n 0 tests/fuzz
+soak: $(VENV)/.dev ## long random tests; keeps its table in docs/benchmarks/soak.md
+	$(BIN)/python -m tests.soak --write
 
 bench: $(VENV)/.dev ## CPU seconds of the commands as whole processes
 	$(BIN)/python -m tests.bench.cpu
