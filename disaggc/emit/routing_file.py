@@ -13,7 +13,7 @@ from disaggc.diagnostics.model import Outcome, error
 from disaggc.emit.engine_part import EnginePart
 from disaggc.ir.canonical import fingerprint
 from disaggc.ir.plan import DeploymentPlan, Literally, Pool, Replica, Role, ServicePlan
-from disaggc.routing.limits import Admission, ApiKeySource, ClassEntry, Listen, Timeouts
+from disaggc.routing.limits import Admission, ApiKeySource, ClassEntry, Health, Listen, Timeouts
 from disaggc.routing.table import Dialect, KvEndpoint, Policy, PoolEntry, ReplicaEntry, RoutingTable
 
 STOP_MARGIN_S = 10
@@ -24,6 +24,8 @@ LEG_FLOOR_S = 120.0
 """Least deadline of the prefill leg and of the first byte."""
 TOTAL_FLOOR_S = 3600.0
 """Least deadline of a whole request."""
+CANARY_S = 60.0
+"""Between canaries: each prefills two blocks or so on two engines, which is nothing at one a minute."""
 PATIENCE = 4.0
 """Deadlines over the cautious end of the predicted p99: they end what is stuck, never what is merely slow."""
 
@@ -55,6 +57,7 @@ def routing_table(
             proxies=len(service.proxy.instances),
             timeouts=_timeouts(service),
             admission=admission(service),
+            health=Health(canary_s=None if service.connector is None else CANARY_S),
             listen=Listen(port=listen_port or service.proxy.port, admin_port=service.proxy.admin_port),
             api_key=_api_key(service),
             classes={name: ClassEntry(priority=p) for name, p in sorted(service.priorities.items())},

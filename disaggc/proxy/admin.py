@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from disaggc.proxy.board import PerReplica, Shared, replica_cell
-from disaggc.proxy.exposition import render, sketches
+from disaggc.proxy.exposition import render, render_pairs, sketches
 from disaggc.proxy.service import class_names, read_secret
 from disaggc.routing.roles import seats
 from disaggc.routing.table import ReplicaState, RoutingTable, TableError, dump_table, load_table
@@ -92,6 +92,7 @@ class Desk:
         text = render(
             control.board, class_names(control.table), control.slots, generation=control.table.generation
         )
+        text += render_pairs(control.canaries.sent, control.canaries.apart)
         return web.Response(text=text, content_type="text/plain", charset="utf-8")
 
     async def health(self, _: web.Request) -> web.Response:
@@ -191,8 +192,9 @@ class Desk:
         return web.json_response(said)
 
     async def canaries(self, _: web.Request) -> web.Response:
-        """What the last canary over each pair said."""
+        """What the last canary over each pair said, and whether KV may go over it."""
         said = [
-            {"prefill": p, "decode": d, "result": r} for (p, d), r in self._control.probes.canaries.items()
+            {"prefill": p, "decode": d, "result": standing.last.said, "apart": standing.apart}
+            for (p, d), standing in self._control.canaries.standings.items()
         ]
         return web.json_response({"pairs": said})

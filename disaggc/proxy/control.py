@@ -16,6 +16,7 @@ from pathlib import Path
 
 from disaggc.proxy.admin import admin_site
 from disaggc.proxy.board import MAX_REPLICAS, Board, Total
+from disaggc.proxy.canaries import Canaries
 from disaggc.proxy.probes import Probes
 from disaggc.proxy.spawn import WorkerHandle, listeners, worker_process
 from disaggc.routing.table import RoutingTable, TableError, dump_table, load_table
@@ -47,6 +48,7 @@ class Control:
         self._applying = asyncio.Lock()
         self._assign(table)
         self.probes = Probes(self)
+        self.canaries = Canaries(self)
 
     # --- life ---
 
@@ -62,7 +64,8 @@ class Control:
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(admin_site(self))
             tasks = [loop.create_task(self._keep(position)) for position in range(self.board.workers)]
-            tasks += [loop.create_task(self._watch_file()), loop.create_task(self.probes.run())]
+            watches = (self._watch_file(), self.probes.run(), self.canaries.run())
+            tasks += [loop.create_task(watch) for watch in watches]
             await self.acknowledged(ACK_S)
             _LOG.info("serving %s on port %d", self.table.service, self.table.listen.port)
             if ready is not None:
@@ -81,6 +84,7 @@ class Control:
         while True:
             async with worker_process(self.board, self._listeners[position], position) as (handle, reader):
                 self.handles[position] = handle
+                self.part(self.canaries.apart)
                 self._order(handle)
                 with contextlib.suppress(ConnectionError):
                     while line := await reader.readline():
@@ -119,6 +123,12 @@ class Control:
         for address in wanted:
             if address not in self.slots:
                 self.slots[address] = next(free)
+
+    def part(self, apart: frozenset[tuple[str, str]]) -> None:
+        """Tell every worker over which pairs no KV may go."""
+        line = json.dumps({"apart": sorted(apart)}).encode() + b"\n"
+        for handle in self.handles.values():
+            handle.writer.write(line)
 
     def _order(self, handle: WorkerHandle) -> None:
         order = {"table": self.table.model_dump(mode="json"), "slots": self.slots}

@@ -154,6 +154,17 @@ def render(board: Board, classes: Sequence[str], slots: Mapping[str, int], *, ge
     return "\n".join(lines) + "\n"
 
 
+def render_pairs(canaries: Mapping[str, int], apart: Iterable[tuple[str, str]]) -> str:
+    """What canaries found and which pairs they keep from KV, as text. canaries: how many by verdict."""
+    counts = [(f'verdict="{name}"', float(count)) for name, count in canaries.items()]
+    pairs = [(f'prefill="{_escape(p)}",decode="{_escape(d)}"', 1.0) for p, d in sorted(apart)]
+    lines = [
+        *_metric("canaries_total", "counter", "Canaries sent over pairs.", samples=counts),
+        *_metric("pair_apart", "gauge", "1 while canaries keep KV from this pair.", samples=pairs),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def sketches(board: Board, classes: Sequence[str]) -> dict[str, dict[str, LengthSketch]]:
     """Length sketches by class, finer than a scrape needs: what re-planning takes."""
     found: dict[str, dict[str, LengthSketch]] = {}

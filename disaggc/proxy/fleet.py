@@ -6,12 +6,12 @@ One fleet per generation; replicas that stay keep their connections and what is 
 from __future__ import annotations
 
 import random
-import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from disaggc.ir.plan import Role
 from disaggc.proxy.board import Board, PerReplica, Shared, replica_cell
+from disaggc.proxy.engine_tls import engine_tls
 from disaggc.proxy.pool import ConnectionPool
 from disaggc.proxy.tally import Tally
 from disaggc.routing.choice import Chooser
@@ -140,7 +140,7 @@ class Fleet:
         self.for_prefill = Chooser(policy, random.random)
         self.for_decode = Chooser(policy, random.random)
         self.for_any = Chooser(Policy.POWER_OF_TWO, random.random)
-        tls = _tls_context(table)
+        tls = engine_tls(table)
         known = earlier.replicas if earlier else {}
         grouped: dict[Role, list[Replica]] = {role: [] for role in Role}
         for seat in seats(table):
@@ -160,7 +160,7 @@ class Fleet:
         self.decodes = tuple(grouped[Role.DECODE])
         self.servers = self.decodes + tuple(grouped[Role.COLOCATED])
         """Replicas that can answer a generation request: decode and colocated ones."""
-        self.disaggregated = bool(self.prefills) and bool(self.decodes)
+        self.part(earlier.apart if earlier else frozenset())
         for address, old in known.items():
             if self.replicas.get(address) is not old:
                 old.pool.close_all_idle()
@@ -173,10 +173,18 @@ class Fleet:
         candidates = [r for r in among if r.available(now) and (fits is None or fits(r))]
         return chooser.choose(candidates, prefix)
 
+    def part(self, apart: frozenset[tuple[str, str]]) -> None:
+        """Pairs (prefill, decode) over which no KV may go; where no pair is left, decode prefills alone."""
+        self.apart = apart
+        self.disaggregated = any(not apart or self.prefills_for(decode) for decode in self.decodes) and bool(
+            self.prefills
+        )
+
     def prefills_for(self, decode: Replica) -> list[Replica]:
-        """Prefill replicas that may hand KV to this one: equal cohort only."""
-        cohort = decode.entry.cohort
-        return [r for r in self.prefills if r.entry.cohort == cohort]
+        """Prefill replicas that may hand KV to this one: of equal cohort, and not set apart."""
+        cohort, apart = decode.entry.cohort, self.apart
+        found = [r for r in self.prefills if r.entry.cohort == cohort]
+        return [r for r in found if (r.address, decode.address) not in apart] if apart else found
 
     def any_engine(self, now: float) -> Replica | None:
         """Any available engine, for calls that are not generation."""
@@ -196,13 +204,3 @@ def _carried(old: Replica | None, entry: ReplicaEntry, table: RoutingTable) -> R
     old.circuit.threshold, old.circuit.rest_s = table.health.eject_after, table.health.open_s
     old.pool.idle_s = table.timeouts.idle_upstream_s
     return old
-
-
-def _tls_context(table: RoutingTable) -> ssl.SSLContext | None:
-    files = table.engine_tls
-    if files is None:
-        return None
-    context = ssl.create_default_context(cafile=files.ca)
-    if files.certificate:
-        context.load_cert_chain(files.certificate, files.key)
-    return context

@@ -84,6 +84,7 @@ class Worker:
         self._service: Service | None = None
         self._server: asyncio.Server | None = None
         self._drain = asyncio.Event()
+        self._apart: frozenset[tuple[str, str]] = frozenset()
 
     async def run(self) -> None:
         """Serve until drained."""
@@ -107,6 +108,11 @@ class Worker:
             order = json.loads(line)
             if order.get("drain"):
                 break
+            if "apart" in order:
+                self._apart = frozenset((prefill, decode) for prefill, decode in order["apart"])
+                if self._service is not None:
+                    self._service.fleet.part(self._apart)
+                continue
             table = load_table(json.dumps(order["table"]))
             answer: dict[str, object] = {"generation": table.generation}
             try:
@@ -121,7 +127,9 @@ class Worker:
             self._service.use(table, slots)
             return
         view = WorkerView(self._board, Tally(self._board.region(self._position)))
-        service = self._service = Service(table, slots, view, log=_open_log(table))
+        service = Service(table, slots, view, log=_open_log(table))
+        service.fleet.part(self._apart)
+        self._service = service
         fronts = self._fronts
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Front(service, fronts, serve),

@@ -168,7 +168,10 @@ class Health(Part):
     open_s: Seconds = 5.0
     """How long an ejected replica rests before one request may try it."""
     canary_s: Seconds | None = None
-    """Between two canary requests over one prefill-decode pair; None = none."""
+    """Between two rounds of canary requests over prefill-decode pairs; None = none.
+
+    A pair over which `eject_after` of them in a row moved no KV, or wrong KV, hands over nothing until `readmit_after`
+    in a row were good; where no pair is left, decode prefills alone."""
 
 
 class Log(Part):

@@ -77,6 +77,8 @@ def test_a_short_lease_shortens_the_handoff():
 
 def test_modes_without_kv_transfer_and_with_split_roles():
     assert table(colocated()).dialect is Dialect.NONE
+    assert table(colocated()).health.canary_s is None
+    assert table(flexible()).health.canary_s == 60
     assert table(colocated()).pools[0].replicas[0].kv is None
     assert table(flexible()).pools[0].split == (1, 2)
 
