@@ -21,7 +21,7 @@ class Simulated:
     mode: str
     offer: Offer
     run: Run
-    basis: Literal["prior", "calibrated", "measured"]
+    basis: Literal["prior", "tables", "calibrated", "measured"]
     ends: tuple[Run, ...] = ()
 
 

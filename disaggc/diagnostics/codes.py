@@ -85,6 +85,16 @@ _TABLE = (
     ),
     Code("DGC206", "bad-calibration", "The calibration file cannot be used."),
     Code(
+        "DGC207",
+        "step-times-missing",
+        "The library whose step times the spec asks for is not installed here.",
+    ),
+    Code(
+        "DGC208",
+        "step-times-not-measured",
+        "The library has no measured step times of this model on this accelerator; hardware priors are used.",
+    ),
+    Code(
         "DGC240",
         "engine-refuses",
         "The installed vLLM's own argument parser refuses a generated command line.",

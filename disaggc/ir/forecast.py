@@ -16,7 +16,7 @@ class Prediction(Element):
     value: float
     low: float
     high: float
-    basis: Literal["prior", "calibrated", "measured"]
+    basis: Literal["prior", "tables", "calibrated", "measured"]
 
 
 class Percentiles(Element):

@@ -184,6 +184,8 @@ class Provenance(Element):
     """Digest of the facts that were used."""
     calibration: str | None
     """Digest of the calibration file."""
+    step_times: str | None = None
+    """Library of measured step times, with its version; None: hardware priors and the calibration file alone."""
 
 
 class WatchPolicy(Element):

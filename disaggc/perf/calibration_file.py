@@ -102,6 +102,10 @@ class Calibration(_Part):
             prior = replace(prior, **entry.ranges(), basis=Basis(entry.basis), source=self.provenance.tool)
         return prior
 
+    def knows(self, model: str, accelerator: str, *, shape: Shape) -> bool:
+        """Whether it says anything of this replica's step times."""
+        return any(entry.constants for entry in self._entries(model, accelerator, shape))
+
     def kv_tokens(self, model: str, accelerator: str, *, shape: Shape, role: Role) -> int | None:
         """KV tokens one engine was seen to have; None where nobody looked."""
         found = [

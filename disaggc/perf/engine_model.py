@@ -10,6 +10,7 @@ import math
 
 from disaggc.perf.constants import Constants, Values
 from disaggc.perf.estimate import Estimate, Term
+from disaggc.perf.step_table import StepTable
 from disaggc.perf.work import Work
 
 _SLOPE_CENTRE = 32.0
@@ -21,12 +22,12 @@ class StepTimes:
 
     __slots__ = (
         "_attention", "_comm", "_cover", "_dense_flop", "_dense_read", "_each", "_expert_flop", "_expert_read",
-        "_fitted", "_fixed", "_log_miss", "_miss", "_prefill_fixed", "_read", "_square", "_state", "_token", "_window",
-        "values", "work",
+        "_fitted", "_fixed", "_log_miss", "_miss", "_prefill_fixed", "_read", "_square", "_state", "_table", "_token",
+        "_window", "values", "work",
     )  # fmt: skip
 
-    def __init__(self, work: Work, values: Values) -> None:
-        self.work, self.values = work, values
+    def __init__(self, work: Work, values: Values, table: StepTable | None = None) -> None:
+        self.work, self.values, self._table = work, values, table
         memory = work.bandwidth * values.memory_eff
         self._dense_read = work.dense_bytes / memory
         self._expert_read = work.expert_bytes / (work.bandwidth * values.expert_memory_eff)
@@ -72,6 +73,8 @@ class StepTimes:
             v = self.values
             return v.decode_fixed_s + micro * (v.decode_per_sequence_s + v.decode_per_token_s * context)
         mine = micro / self.work.ranks
+        if self._table is not None:
+            return self._table.decode(mine, context)
         step = self._fixed + max(self._dense_read, mine * self._dense_flop)
         if self._expert_read:
             step += max(self.coverage(micro) * self._expert_read, mine * self._expert_flop)
@@ -87,17 +90,23 @@ class StepTimes:
     @property
     def prefill_fixed_s(self) -> float:
         """Cost of a prompt step before its first token; reading the weights is hidden behind the computation."""
+        if self._table is not None:
+            return self._miss * self._table.prefill_fixed_s
         return self._miss * (self.values.prefill_s if self._fitted_prefill else self._prefill_fixed)
 
     @property
     def prefill_token_s(self) -> float:
         """Cost of one prompt token in a full step."""
+        if self._table is not None:
+            return self._miss * self._table.prefill_token_s
         computed = self._token if self._fitted_prefill else self._dense_flop + self._expert_flop + self._comm
         return self._miss * computed
 
     @property
     def prefill_square_s(self) -> float:
         """Cost of attention per squared prompt token."""
+        if self._table is not None:
+            return self._miss * self._table.prefill_square_s
         return self._miss * (self._attention if self._fitted_prefill else self._square)
 
     @property
@@ -114,6 +123,9 @@ class StepTimes:
         total = self.decode(batch, context)
         if self._fitted:
             return (Term("fitted step", total),)
+        if self._table is not None:
+            reads = batch * context * self._table.token_s / (self.work.pp * self.work.ranks)
+            return (Term("measured kernels", total - reads), Term("kv reads", reads))
         micro = batch / self.work.pp
         mine = micro / self.work.ranks
         window = min(context, self.work.sliding_window)
@@ -140,15 +152,15 @@ class StepTimes:
 class EngineModel:
     """Step times of one replica with their ranges: the cautious, the likely and the hopeful set of constants."""
 
-    def __init__(self, work: Work, constants: Constants) -> None:
-        self.work, self.constants = work, constants
-        self.likely = StepTimes(work, constants.at("likely"))
-        self.worst = StepTimes(work, constants.at("worst"))
-        self.best = StepTimes(work, constants.at("best"))
+    def __init__(self, work: Work, constants: Constants, table: StepTable | None = None) -> None:
+        self.work, self.constants, self.table = work, constants, table
+        self.likely = StepTimes(work, constants.at("likely"), table)
+        self.worst = StepTimes(work, constants.at("worst"), table)
+        self.best = StepTimes(work, constants.at("best"), table)
 
     def drawn(self, scores: dict[str, float]) -> StepTimes:
         """Step times at one draw of the constants."""
-        return StepTimes(self.work, self.constants.drawn(scores))
+        return StepTimes(self.work, self.constants.drawn(scores), self.table)
 
     def decode_step(self, batch: float, context_tokens: float) -> Estimate:
         """One decode step, seconds. batch: sequences in the replica; context_tokens: of all of them together."""

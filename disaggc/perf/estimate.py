@@ -10,11 +10,13 @@ class Basis(StrEnum):
     """What a prediction rests on, weakest first."""
 
     PRIOR = "prior"
+    TABLES = "tables"
+    """Kernels that somebody else measured on this accelerator, put together for the model."""
     CALIBRATED = "calibrated"
     MEASURED = "measured"
 
 
-_ORDER = (Basis.PRIOR, Basis.CALIBRATED, Basis.MEASURED)
+_ORDER = (Basis.PRIOR, Basis.TABLES, Basis.CALIBRATED, Basis.MEASURED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,15 @@ The first argument of every prediction. Holds what would otherwise be computed a
 
 from __future__ import annotations
 
-from disaggc.diagnostics import Outcome
+from disaggc.diagnostics import Diagnostic, Outcome, error, has_errors, warning
 from disaggc.ir.plan import Role, Shape
+from disaggc.perf.aiconfigurator import Aiconfigurator, informed
 from disaggc.perf.calibration_file import Calibration, read_calibration
 from disaggc.perf.constants import Constants, latin_draws
 from disaggc.perf.engine_model import EngineModel, StepTimes
 from disaggc.perf.memory import Fit, MemoryDemand, NoFit, fit
 from disaggc.perf.priors import prior_constants
+from disaggc.perf.step_table import StepTable
 from disaggc.perf.work import linked_accelerators, work_of
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService, ResolvedSpec
 
@@ -22,8 +24,13 @@ DRAWS = 24
 class Models:
     """Built once per resolved spec (`Models.of`) and passed along."""
 
-    def __init__(self, resolved: ResolvedSpec, calibration: Calibration | None) -> None:
-        self.resolved, self.calibration = resolved, calibration
+    def __init__(
+        self,
+        resolved: ResolvedSpec,
+        calibration: Calibration | None,
+        library: Aiconfigurator | None = None,
+    ) -> None:
+        self.resolved, self.calibration, self.library = resolved, calibration, library
         self.draws = latin_draws(DRAWS)
         self._engines: dict[tuple[str, str, Shape], EngineModel] = {}
         self._drawn: dict[tuple[str, str, Shape], tuple[StepTimes, ...]] = {}
@@ -31,28 +38,44 @@ class Models:
 
     @classmethod
     def of(cls, resolved: ResolvedSpec) -> Outcome[Models]:
-        """Models for a spec; a calibration file that cannot be used is DGC206."""
+        """Models for a spec; a calibration file that cannot be used is DGC206, a library that is missing DGC207."""
+        library, found = _library(resolved)
         if resolved.calibration is None:
-            return Outcome(cls(resolved, None))
+            return Outcome(None if has_errors(found) else cls(resolved, None, library), found)
         read = read_calibration(resolved.calibration)
-        if read.failed:
-            return Outcome(None, read.diagnostics)
-        return Outcome(cls(resolved, read.value), read.diagnostics)
+        found = (*read.diagnostics, *found)
+        if read.failed or has_errors(found):
+            return Outcome(None, found)
+        return Outcome(cls(resolved, read.value, library), found)
 
     def constants(self, service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> Constants:
         """Priors of the hardware, replaced where the calibration file knows this model, accelerator and shape."""
         crosses = shape.tp * shape.dp > max(group.per_node, linked_accelerators(group))
         prior = prior_constants(group.accelerator, self.resolved.fabric, crosses_nodes=crosses)
+        if self._table(service, group, shape) is not None and self.library is not None:
+            return informed(prior, self.library.source)
         if self.calibration is None:
             return prior
         return self.calibration.applied(prior, service.model.id, group.accelerator.id, shape=shape)
+
+    def _table(self, service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> StepTable | None:
+        """Measured step times, unless the calibration file knows this replica: that is the user's own engine."""
+        if self.library is None:
+            return None
+        known = self.calibration is not None and self.calibration.knows(
+            service.model.id, group.accelerator.id, shape=shape
+        )
+        found = None if known else self.library.table(service, group, shape)
+        return found if isinstance(found, StepTable) else None
 
     def engine(self, service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> EngineModel:
         """Step times of one replica."""
         key = (service.name, group.name, shape)
         if key not in self._engines:
             self._engines[key] = EngineModel(
-                work_of(service, group, shape), self.constants(service, group, shape)
+                work_of(service, group, shape),
+                self.constants(service, group, shape),
+                self._table(service, group, shape),
             )
         return self._engines[key]
 
@@ -83,6 +106,33 @@ class Models:
         if self.calibration is None:
             return None
         return self.calibration.kv_tokens(service.model.id, group.accelerator.id, shape=shape, role=role)
+
+
+def _library(resolved: ResolvedSpec) -> tuple[Aiconfigurator | None, tuple[Diagnostic, ...]]:
+    """The library the spec asks for, and what it cannot answer."""
+    if resolved.spec.step_times == "model":
+        return None, ()
+    path = ("step_times",)
+    library = Aiconfigurator.installed()
+    if library is None:
+        text = "`step_times: aiconfigurator` asks for a library that is not installed here"
+        how = "`pip install 'disaggc[aiconfigurator]'` (Linux on x86-64), or leave `step_times` out"
+        return None, (error("DGC207", text, path, help=how),)
+    pairs = {
+        (service.name, group.accelerator.id): library.unknown(service, group)
+        for service in resolved.services
+        for group in resolved.groups
+    }
+    return library, tuple(
+        warning(
+            "DGC208",
+            f"{library.source} {why}: step times of `{name}` on {accelerator} are hardware priors",
+            path,
+            help="measure it: `disaggc calibrate --plan` prints the runs",
+        )
+        for (name, accelerator), why in pairs.items()
+        if why is not None
+    )
 
 
 def constants_for(

@@ -205,7 +205,7 @@ class _Explorer:
                 if any(c.isl.p99 + c.osl.p99 > service.max_model_len for c in classes):
                     return None
                 return models, replace(service, classes=classes)
-        return Models(replace(models.resolved, groups=groups), models.calibration), service
+        return Models(replace(models.resolved, groups=groups), models.calibration, models.library), service
 
 
 def _scaled(load: ClassLoad, quantity: Quantity, factor: float) -> ClassLoad:

@@ -137,6 +137,9 @@ class Spec(Part):
     """Named changes of the spec, dotted path -> value; the plan must hold in each of them too."""
     calibration: str | None = None
     """Calibration file beside the spec; absent means hardware priors."""
+    step_times: Literal["model", "aiconfigurator"] = "model"
+    """Step times where no calibration is: hardware priors, or tables of a library that measured kernels, for the
+    models, accelerators and shapes it has (`pip install disaggc[aiconfigurator]`)."""
 
 
 Spec.model_rebuild()

@@ -27,8 +27,15 @@ def explain_text(plan: DeploymentPlan, changes: Mapping[str, Sensitive], *, pain
         "\n\n".join(
             "\n".join(_service(service, changes.get(service.name), paint)) for service in plan.services
         )
+        + _source(plan)
         + "\n"
     )
+
+
+def _source(plan: DeploymentPlan) -> str:
+    """Whose measured step times it rests on."""
+    source = plan.provenance.step_times
+    return "" if source is None else f"\n\nstep times of basis `tables`: {source}"
 
 
 def _service(service: ServicePlan, changes: Sensitive | None, paint: Paint) -> Iterator[str]:

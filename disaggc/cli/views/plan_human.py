@@ -25,6 +25,9 @@ IN_METRIC: dict[Yardstick, str] = {
 def plan_text(plan: DeploymentPlan, changed: tuple[Change, ...], *, paint: Paint) -> str:
     """The whole plan."""
     blocks = ["\n".join(_service(service, paint)) for service in plan.services]
+    source = plan.provenance.step_times
+    if source is not None:
+        blocks.append(f"step times of basis `tables`: {source}")
     return "\n\n".join([*blocks, "\n".join(_changes(changed, paint)), _solver(plan)]) + "\n"
 
 

@@ -16,6 +16,8 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#!|~&])")
 def plan_markdown(plan: DeploymentPlan, changed: tuple[Change, ...]) -> str:
     """The whole plan."""
     lines = [line for service in plan.services for line in _service(service)]
+    if plan.provenance.step_times is not None:
+        lines += [f"Step times of basis `tables`: {_escaped(plan.provenance.step_times)}.", ""]
     lines += ["### Changes", ""]
     if changed:
         lines += _table([("action", "address", "cause"), *((c.action, c.address, c.cause) for c in changed)])

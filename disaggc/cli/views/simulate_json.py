@@ -130,7 +130,7 @@ class RunItem(Item):
     ranges: dict[str, RangeItem]
     """By figure; empty without --range."""
     pools: tuple[PoolItem, ...]
-    basis: Literal["prior", "calibrated", "measured"]
+    basis: Literal["prior", "tables", "calibrated", "measured"]
     """What the step times rest on."""
     seed: int
 

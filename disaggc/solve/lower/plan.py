@@ -35,7 +35,7 @@ from disaggc.solve.lower.front import proxy_plan, skip_below
 from disaggc.solve.lower.lifecycle import drain, lease
 from disaggc.solve.lower.links import handoff_s, kv_links
 from disaggc.solve.lower.pools import Lifetimes, service_pools
-from disaggc.solve.lower.ports import admin_port
+from disaggc.solve.lower.ports import admin_port, metrics_port
 from disaggc.solve.lower.weighed import alternative, comparison, ratio, ratio_of
 from disaggc.solve.solution import Report, ServiceSolution, Solution
 
@@ -71,6 +71,7 @@ def lower(models: Models, solution: Solution) -> DeploymentPlan:
             spec=resolved.spec_digest,
             catalog=resolved.catalog_digest,
             calibration=None if resolved.calibration is None else _digest(resolved.calibration.text),
+            step_times=None if models.library is None else models.library.source,
         ),
         solver=_report(solution.report),
     )
@@ -151,7 +152,7 @@ def _proxy(
     every = dict.fromkeys(node.name for group in resolved.groups for node in group.nodes)
     return proxy_plan(
         service,
-        admin_port(resolved, index),
+        (admin_port(resolved, index), metrics_port(resolved, index)),
         given or (*own, *(n for n in every if n not in own)),
         taken=taken,
         drain_s=drain_s,
