@@ -70,6 +70,17 @@ def routing_table(
     return Outcome(table)
 
 
+def with_metrics(table: RoutingTable, service: ServicePlan, host: str | None) -> RoutingTable:
+    """The table of a proxy whose metrics other machines may read at `host`; administration stays on loopback."""
+    port = service.proxy.metrics_port
+    if host is None or port is None:
+        return table
+    listen = Listen(
+        port=table.listen.port, admin_port=table.listen.admin_port, metrics_host=host, metrics_port=port
+    )
+    return table.model_copy(update={"listen": listen})
+
+
 def _dialect(service: ServicePlan) -> Dialect:
     if service.connector is None:
         return Dialect.NONE

@@ -32,6 +32,8 @@ class ProxyPlan(Element):
     """Port for clients."""
     admin_port: int
     """Loopback port for administration and metrics."""
+    metrics_port: int | None = None
+    """Port for metrics alone, on the address the target gives a proxy; None = only with administration."""
     api_key: Value | None
     """Key clients must present; None = open."""
     api_key_file: str | None = None

@@ -47,10 +47,29 @@ async def admin_site(control: Control) -> AsyncIterator[None]:
             web.get("/admin/canaries", desk.canaries),
         ]
     )
+    async with _serving(application, where.admin_host, where.admin_port):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def metrics_site(control: Control) -> AsyncIterator[None]:
+    """Serve metrics alone, where the table gives them an address: nothing there changes anything or needs a token."""
+    where = control.table.listen
+    if where.metrics_host is None:
+        yield
+        return
+    application = web.Application(client_max_size=1)
+    application.add_routes([web.get("/metrics", Desk(control).metrics)])
+    async with _serving(application, where.metrics_host, where.metrics_port):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _serving(application: web.Application, host: str, port: int) -> AsyncIterator[None]:
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:
-        await web.TCPSite(runner, where.admin_host.strip("[]"), where.admin_port).start()
+        await web.TCPSite(runner, host.strip("[]"), port).start()
         yield
     finally:
         await runner.cleanup()

@@ -14,7 +14,7 @@ import signal
 import socket
 from pathlib import Path
 
-from disaggc.proxy.admin import admin_site
+from disaggc.proxy.admin import admin_site, metrics_site
 from disaggc.proxy.board import MAX_REPLICAS, Board, Total
 from disaggc.proxy.canaries import Canaries
 from disaggc.proxy.probes import Probes
@@ -63,6 +63,7 @@ class Control:
         self._seen = self._stamp()
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(admin_site(self))
+            await stack.enter_async_context(metrics_site(self))
             tasks = [loop.create_task(self._keep(position)) for position in range(self.board.workers)]
             watches = (self._watch_file(), self.probes.run(), self.canaries.run())
             tasks += [loop.create_task(watch) for watch in watches]

@@ -135,6 +135,10 @@ class Listen(Part):
     """Address for administration and metrics."""
     admin_port: Port = 8001
     """Port for administration and metrics."""
+    metrics_host: Host | None = None
+    """Address for metrics alone, without a token, for a Prometheus elsewhere; None = only with administration."""
+    metrics_port: Port = 8002
+    """Port for metrics alone."""
     admin_token: ApiKeySource | None = None
     """Token administration needs; without one only a loopback `admin_host` is accepted."""
     tls: TlsFiles | None = None
@@ -144,6 +148,8 @@ class Listen(Part):
     def _admin_is_guarded(self) -> Listen:
         if self.admin_token is None and self.admin_host not in {"127.0.0.1", "::1", "localhost"}:
             raise ValueError(f"`admin_host` {self.admin_host} is not loopback, so `admin_token` is needed")
+        if self.metrics_host is not None and self.metrics_port in {self.port, self.admin_port}:
+            raise ValueError(f"`metrics_port` {self.metrics_port} is also that of clients or administration")
         return self
 
 

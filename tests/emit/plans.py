@@ -255,6 +255,7 @@ def proxy(service: str, nodes: Iterable[str], texts: Texts) -> ProxyPlan:
         instances=tuple(ProxyInstance(address=f"{service}/proxy/{i}", node=n) for i, n in enumerate(nodes)),
         port=8000,
         admin_port=19000,
+        metrics_port=19500,
         api_key=None if texts.api_key is None else FromSecret(name=texts.api_key),
         api_key_file=texts.api_key_file,
         api_key_secret=texts.api_key_secret,

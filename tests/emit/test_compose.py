@@ -206,3 +206,9 @@ def test_a_new_plan_leaves_the_containers_as_they_are():
     before, after = document(plan), document(later)
     assert before["x-disaggc"] != after["x-disaggc"]
     assert before["services"] == after["services"]
+
+
+def test_a_proxy_tells_its_metrics_on_its_own_node():
+    table = load_table(files(five_nodes(), ComposeTarget())["gpu-01/etc/disaggc/chat/routing.json"].text)
+    assert (table.listen.metrics_host, table.listen.metrics_port) == ("10.0.0.1", 19500)
+    assert table.listen.admin_host == "127.0.0.1"

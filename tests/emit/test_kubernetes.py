@@ -310,11 +310,30 @@ def test_line_16_network_policies():
     selector = by_monitoring["from"][0]["namespaceSelector"]["matchLabels"]
     assert selector == {"kubernetes.io/metadata.name": "monitoring"}
     assert {} not in engines["egress"]
+    by_anyone, by_prometheus = policies["disaggc-chat-proxies"]["ingress"]
+    assert by_anyone == {"ports": [{"protocol": "TCP", "port": 8000}]}
+    assert by_prometheus == {"from": by_monitoring["from"], "ports": [{"protocol": "TCP", "port": 19500}]}
     fetching = [p["spec"] for p in of_kind(five_nodes(Texts(weights="a/b", model="a/b")), "NetworkPolicy")]
     assert [{}] in [spec.get("egress") for spec in fetching]
     for spec in policies.values():
         labels = spec["podSelector"]["matchLabels"]
         assert labels["disaggc.dev/service"] == "chat"
+
+
+def test_metrics_of_a_proxy_leave_its_pod_and_administration_does_not():
+    plan = five_nodes()
+    table = load_table(objects(plan)["chat/routing.yaml"]["data"]["routing.json"])
+    assert (table.listen.metrics_host, table.listen.metrics_port) == ("0.0.0.0", 19500)  # noqa: S104
+    assert table.listen.admin_host == "127.0.0.1"
+    (proxy,) = of_kind(plan, "Deployment")
+    ports = {port["name"]: port["containerPort"] for port in container(proxy["spec"]["template"])["ports"]}
+    assert ports == {"http": 8000, "metrics": 19500}
+    (closed,) = [
+        p["spec"]["ingress"]
+        for p in of_kind(plan, "NetworkPolicy")
+        if p["metadata"]["name"] == "disaggc-chat-proxies"
+    ]
+    assert closed == [{"ports": [{"protocol": "TCP", "port": 8000}]}], "no namespace was named"
 
 
 def test_replicas_on_several_nodes_become_leader_worker_sets():

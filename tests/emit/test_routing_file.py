@@ -7,7 +7,7 @@ import json
 import pytest
 
 from disaggc.emit.engine_part import engine_parts
-from disaggc.emit.routing_file import routing_table
+from disaggc.emit.routing_file import routing_table, with_metrics
 from disaggc.ir.canonical import fingerprint
 from disaggc.ir.plan import Argument, ConnectorPlan, DeploymentPlan, Literally
 from disaggc.routing.table import Dialect, RoutingTable, dump_table, load_table
@@ -138,3 +138,12 @@ def test_what_the_proxy_would_refuse_is_an_error_here():
     assert found.value is None
     assert [d.code for d in found.diagnostics] == ["DGC602"]
     assert "cohort" in found.diagnostics[0].message
+
+
+def test_metrics_get_an_address_where_the_target_has_one():
+    plan = five_nodes()
+    (service,) = plan.services
+    own = with_metrics(table(plan), service, "10.0.0.1").listen
+    assert (own.metrics_host, own.metrics_port) == ("10.0.0.1", 19500)
+    assert (own.admin_host, own.admin_port, own.port) == ("127.0.0.1", 19000, 8000)
+    assert with_metrics(table(plan), service, None).listen.metrics_host is None

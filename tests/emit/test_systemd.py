@@ -9,7 +9,7 @@ import pytest
 
 from disaggc.diagnostics.model import Severity
 from disaggc.emit.reading.units import Unit, read_unit
-from disaggc.ir.plan import DeploymentPlan
+from disaggc.ir.plan import DeploymentPlan, ProxyInstance
 from disaggc.routing.table import load_table
 from disaggc.spec.model import SystemdTarget
 from tests.emit.emitted import codes, files, findings
@@ -270,3 +270,18 @@ def test_routing_file_lies_beside_every_proxy():
     assert [r.host for r in table.pools[0].replicas] == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
     assert table.pools[0].split == (1, 2)
     assert json.loads(found["gpu-01/etc/disaggc/chat/routing.json"].text)["fingerprint"].startswith("sha256:")
+
+
+def test_each_proxy_tells_its_metrics_on_its_own_node():
+    plan = five_nodes()
+    (service,) = plan.services
+    instances = tuple(
+        ProxyInstance(address=f"chat/proxy/{i}", node=node) for i, node in enumerate(("gpu-01", "gpu-03"))
+    )
+    proxy = service.proxy.model_copy(update={"instances": instances})
+    plan = plan.model_copy(update={"services": (service.model_copy(update={"proxy": proxy}),)})
+    own = files(plan, SETTINGS)
+    for host, address in (("gpu-01", "10.0.0.1"), ("gpu-03", "10.0.0.3")):
+        table = load_table(own[f"{host}/etc/disaggc/chat/routing.json"].text)
+        assert (table.listen.metrics_host, table.listen.metrics_port) == (address, 19500)
+        assert table.listen.admin_host == "127.0.0.1"

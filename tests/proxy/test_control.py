@@ -271,6 +271,28 @@ def test_a_port_in_use_and_a_bad_file_are_said(tmp_path):
     run(go())
 
 
+def test_metrics_have_an_address_of_their_own_that_tells_nothing_else(tmp_path):
+    async def go():
+        stack = Stack()
+        proxy = Proxy(stack, tmp_path, 1)
+        metrics, plain = free_port(), proxy.table
+        own = {"metrics_host": "127.0.0.2", "metrics_port": metrics}
+        proxy.table = lambda *a, **k: (t := plain(*a, **k)) | {"listen": {**t["listen"], **own}}
+        async with proxy.up() as p:
+            url = f"http://127.0.0.2:{metrics}"
+            async with p.session.get(f"{url}/metrics") as answer:
+                assert answer.status == 200
+                assert "disaggc_proxy_requests_in_flight" in await answer.text()
+            for path in ("/admin/pools", "/admin/routing", "/admin/lengths", "/health"):
+                async with p.session.get(f"{url}{path}") as answer:
+                    assert answer.status == 404
+            async with p.session.put(f"{url}/admin/routing", json=p.table(2)) as answer:
+                assert answer.status == 404
+            assert await p.status("/admin/pools") == 200
+
+    run(go())
+
+
 def test_administration_refuses_browsers_and_wrong_tokens(tmp_path):
     async def go():
         os.environ["TEST_ADMIN_TOKEN"] = "secret"  # noqa: S105 - a test's own

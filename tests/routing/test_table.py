@@ -48,6 +48,7 @@ def test_round_trip_is_canonical():
         ({"models": []}, "models"),
         ({"timeouts": {"handoff_s": 30}}, "handoff_s"),
         ({"listen": {"admin_host": "0.0.0.0"}}, "admin_token"),  # noqa: S104 - must be refused
+        ({"listen": {"metrics_host": "10.0.0.1", "metrics_port": 8000}}, "metrics_port"),
         ({"api_key": {}}, "exactly one"),
         ({"api_key": {"env": "A", "file": "/x"}}, "exactly one"),
         ({"dialect": "mooncake"}, "bootstrap_port"),

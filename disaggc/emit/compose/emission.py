@@ -21,10 +21,10 @@ from disaggc.emit.meant import ReadBackError, expect
 from disaggc.emit.pack import TargetPack
 from disaggc.emit.quoting import UnsafeTextError, process_text
 from disaggc.emit.reading.documents import UnreadableDocumentError, all_interpolated, at, read_documents
-from disaggc.emit.routing_file import routing_table
+from disaggc.emit.routing_file import routing_table, with_metrics
 from disaggc.emit.stamp import stamp_of
-from disaggc.ir.plan import DeploymentPlan
-from disaggc.routing.table import dump_table, load_table
+from disaggc.ir.plan import DeploymentPlan, ServicePlan
+from disaggc.routing.table import RoutingTable, dump_table, load_table
 from disaggc.spec.model import ComposeTarget
 
 
@@ -66,13 +66,11 @@ def emit_compose(
         findings = (*findings, *table.diagnostics)
         if table.value is None:
             continue
-        text = dump_table(table.value)
-        expect(f"{service.name}/routing.json", "table", meant=table.value, read=load_table(text))
         folder = f"{settings.directory.strip('/')}/{service.name}"
         artifacts += (
             Artifact(
                 path=f"{node}/{folder}/routing.json",
-                text=text,
+                text=_routing(plan, service, table.value, node=node),
                 mode=pack.mode("routing"),
                 address=f"{service.name}/routing",
                 on_change=pack.rule("routing").on_change,
@@ -84,6 +82,14 @@ def emit_compose(
         return Outcome(None, findings)
     artifacts += _projects(plan, settings, pack, parts=parts)
     return Outcome(ArtifactSet("compose", tuple(sorted(artifacts, key=lambda a: a.path))), findings)
+
+
+def _routing(plan: DeploymentPlan, service: ServicePlan, table: RoutingTable, *, node: str) -> str:
+    """The routing file of the proxy on a node, read back."""
+    own = with_metrics(table, service, plan.node(node).address)
+    text = dump_table(own)
+    expect(f"{service.name}/routing.json", "table", meant=own, read=load_table(text))
+    return text
 
 
 def _missing(plan: DeploymentPlan) -> Iterator[Diagnostic]:

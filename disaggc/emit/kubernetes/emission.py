@@ -12,6 +12,7 @@ from disaggc.emit.kubernetes import network
 from disaggc.emit.kubernetes.findings import findings
 from disaggc.emit.kubernetes.front import endpoint_pool, proxy_deployment, proxy_entrance
 from disaggc.emit.kubernetes.objects import (
+    POD_ADDRESS,
     Account,
     Budget,
     Cluster,
@@ -26,7 +27,7 @@ from disaggc.emit.kubernetes.objects import (
 from disaggc.emit.kubernetes.pods import container_ports, engine_set
 from disaggc.emit.kubernetes.read_back import check_manifest
 from disaggc.emit.pack import TargetPack
-from disaggc.emit.routing_file import routing_table
+from disaggc.emit.routing_file import routing_table, with_metrics
 from disaggc.emit.stamp import stamp_of
 from disaggc.ir.plan import DeploymentPlan, ServicePlan
 from disaggc.routing.table import dump_table
@@ -68,7 +69,8 @@ def emit_kubernetes(
         found = (*found, *table.diagnostics)
         if table.value is None:
             continue
-        manifests = [*_engines(cluster, parts), *_front(cluster, service, dump_table(table.value))]
+        own = with_metrics(table.value, service, POD_ADDRESS)
+        manifests = [*_engines(cluster, parts), *_front(cluster, service, dump_table(own))]
         manifests += _network(cluster, service, parts)
         artifacts += (_artifact(pack, service, manifest) for manifest in manifests)
     if has_errors(found):

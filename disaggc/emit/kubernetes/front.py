@@ -36,6 +36,7 @@ def proxy_deployment(cluster: Cluster, service: ServicePlan) -> ProxyDeployment:
         image=proxy_image(service),
         env=_env(service),
         listen_port=listen_port(service),
+        metrics_port=service.proxy.metrics_port,
         pre_stop=cluster.pre_stop(PRE_STOP_S),
         config_map=label_name(service.name, "routing"),
     )

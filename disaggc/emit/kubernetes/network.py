@@ -51,7 +51,7 @@ def policies(cluster: Cluster, service: ServicePlan, *, reach_out: bool) -> Iter
             meta=cluster.meta(service, "proxies", component="network"),
             selector=tuple(sorted(service_labels(service, "proxy"))),
             types=("Ingress", "Egress"),
-            ingress=({"ports": [_tcp(listen_port(service))]},),
+            ingress=({"ports": [_tcp(listen_port(service))]}, *_scraped(cluster, service)),
             egress=({"to": [engines], "ports": http_ports}, DNS),
         ),
     )
@@ -72,6 +72,12 @@ def _monitoring(cluster: Cluster, ports: list[Rule]) -> Iterator[Rule]:
             "from": [{"namespaceSelector": {"matchLabels": {_NAMESPACE_NAME: namespace}}}],
             "ports": ports,
         }
+
+
+def _scraped(cluster: Cluster, service: ServicePlan) -> Iterator[Rule]:
+    """The proxies' metrics; without a monitoring namespace nobody reaches them."""
+    port = service.proxy.metrics_port
+    return iter(()) if port is None else _monitoring(cluster, [_tcp(port)])
 
 
 def _gateway(cluster: Cluster, ports: list[Rule]) -> Iterator[Rule]:

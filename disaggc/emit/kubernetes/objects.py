@@ -17,6 +17,7 @@ ENGINE_NAME_LIMIT = 52
 PROXY_FLOOR_PORT = 1024
 """A proxy without root cannot listen below; the Service maps the port."""
 PROXY_INSIDE_PORT = 8080
+POD_ADDRESS = "0.0.0.0"  # noqa: S104 - inside a pod, whose network policies say who reaches it
 PICKER_ROLES = {
     Role.PREFILL: "prefill",
     Role.DECODE: "decode",
@@ -69,6 +70,7 @@ class ProxyDeployment:
     image: str
     env: tuple[Mapping[str, object], ...]
     listen_port: int
+    metrics_port: int | None
     pre_stop: Mapping[str, object]
     config_map: str
 

@@ -14,7 +14,7 @@ from disaggc.emit.names import engine_unit
 from disaggc.emit.pack import TargetPack
 from disaggc.emit.quoting import process_text, unit_argument, unit_executable, unit_line
 from disaggc.emit.reading.units import Unit, UnreadableUnitError, read_unit
-from disaggc.emit.routing_file import routing_table
+from disaggc.emit.routing_file import routing_table, with_metrics
 from disaggc.emit.stamp import stamp_of
 from disaggc.emit.systemd.view import (
     EngineUnit,
@@ -158,14 +158,15 @@ def _proxies(emission: _Emission, service: ServicePlan, generation: int) -> Outc
     )
     if table.value is None:
         return Outcome(None, table.diagnostics)
-    routing = dump_table(table.value)
-    expect(f"{service.name}/routing.json", "table", meant=table.value, read=load_table(routing))
     artifacts = []
     for instance in service.proxy.instances:
         view = proxy_view(emission.plan, service, instance, host=emission.host)
         path = f"{UNITS}/{proxy_unit_of(service, instance)}"
         text = emission.pack.text("proxy-unit", view)
         _check_proxy(path, text, view)
+        own = with_metrics(table.value, service, emission.plan.node(instance.node).address)
+        routing = dump_table(own)
+        expect(f"{service.name}/routing.json", "table", meant=own, read=load_table(routing))
         config = f"{emission.host.folder}/{service.name}/routing.json"
         artifacts += [
             emission.file(instance.node, path, "proxy-unit", text=text, address=instance.address),

@@ -40,13 +40,19 @@ def _listeners(plan: DeploymentPlan) -> Iterator[tuple[str, range, str, FieldPat
                 yield slot.node, ports, f"{name} of {replica.address}", service_path(service)
     for service in plan.services:
         for instance in service.proxy.instances:
-            for name, port in (("clients", service.proxy.port), ("administration", service.proxy.admin_port)):
-                yield (
-                    instance.node,
-                    range(port, port + 1),
-                    f"{name} of {instance.address}",
-                    service_path(service),
-                )
+            proxy = service.proxy
+            for name, port in (
+                ("clients", proxy.port),
+                ("administration", proxy.admin_port),
+                ("metrics", proxy.metrics_port),
+            ):
+                if port is not None:
+                    yield (
+                        instance.node,
+                        range(port, port + 1),
+                        f"{name} of {instance.address}",
+                        service_path(service),
+                    )
 
 
 def port_ranges(ports: Ports) -> Iterator[tuple[str, range]]:

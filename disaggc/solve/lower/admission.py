@@ -25,7 +25,6 @@ def overcommit(
     pools: Sequence[Pool],
     predicted: Expectation,
     *,
-    proxies: int,
     split: Ratio | None,
 ) -> Overcommit:
     """Factors >= 1 on the sequences and the KV tokens of the side that answers.
@@ -34,6 +33,7 @@ def overcommit(
     `perf.memory`) and the requests that the plan has in flight. Tokens let in: as many as those requests reserve.
     """
     serving = [(pool, _serving(pool, split)) for pool in pools if pool.role is not Role.PREFILL]
+    proxies = service.given.proxy.replicas
     replicas = sum(count for _, count in serving)
     sequences = sum(pool.memory.sequences * pool.shape.dp * count for pool, count in serving)
     kv_tokens = sum(pool.memory.kv_tokens * pool.shape.dp * count for pool, count in serving)

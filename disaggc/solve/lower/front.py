@@ -25,7 +25,7 @@ def skip_below(service: ResolvedService, break_even: int) -> int:
 
 def proxy_plan(
     service: ResolvedService,
-    admin_port: int,
+    ports: tuple[int, int | None],
     nodes: Sequence[str],
     *,
     taken: set[tuple[str, int]],
@@ -35,6 +35,7 @@ def proxy_plan(
     """The proxy of one service. nodes: candidates in order; taken: (node, port) pairs in use, extended here.
 
     Proxies go to different nodes, and to nodes where no other service's proxy has the port, as long as there are any.
+    ports: administration, metrics.
     """
     given = service.given.proxy
     free = [node for node in nodes if (node, given.port) not in taken]
@@ -46,7 +47,8 @@ def proxy_plan(
             ProxyInstance(address=f"{service.name}/proxy/{i}", node=node) for i, node in enumerate(chosen)
         ),
         port=given.port,
-        admin_port=admin_port,
+        admin_port=ports[0],
+        metrics_port=ports[1],
         api_key=FromSecret(name=key.env) if isinstance(key, ApiKeyEnv) else None,
         api_key_file=key.file if isinstance(key, ApiKeyFile) else None,
         api_key_secret=(

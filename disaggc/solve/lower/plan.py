@@ -94,18 +94,13 @@ def _service(
     )
     connector = None if found.mode == "colocated" else connector_plan(service, times.lease_s)
     pools = service_pools(models, service, found, connector=connector, times=times)
-    grace = max(pool.timings.grace_s for pool in pools)
     flexible_ratio = None if found.flexible_ratio is None else ratio(*found.flexible_ratio)
     return ServicePlan(
         name=service.name,
         mode=found.mode,
         cohort=cohort(models.resolved, service),
         model=_model(service),
-        engine=EngineRelease(
-            version=service.given.engine.vllm,
-            snapshot=service.snapshot.text,
-            command=service.given.engine.command,
-        ),
+        engine=_release(service),
         connector=connector,
         pools=pools,
         links=() if connector is None else kv_links(models, service, pools),
@@ -115,10 +110,8 @@ def _service(
             pools,
             index=index,
             taken=taken,
-            drain_s=max(times.drain_s, grace),
-            overcommit=overcommit(
-                service, pools, predicted, proxies=service.given.proxy.replicas, split=flexible_ratio
-            ),
+            drain_s=max(times.drain_s, *(pool.timings.grace_s for pool in pools)),
+            overcommit=overcommit(service, pools, predicted, split=flexible_ratio),
         ),
         ratio=ratio_of(found.layout),
         nodes=_nodes_of(pools),
@@ -185,6 +178,11 @@ def _node(group: NodeGroupFacts, index: int) -> Node:
         nic_devices=group.nic_devices,
         numa=tuple(NumaDomain(devices=domain.devices, cpus=domain.cpus) for domain in group.numa),
     )
+
+
+def _release(service: ResolvedService) -> EngineRelease:
+    engine = service.given.engine
+    return EngineRelease(version=engine.vllm, snapshot=service.snapshot.text, command=engine.command)
 
 
 def _model(service: ResolvedService) -> ModelRef:

@@ -20,6 +20,8 @@ INTERNAL_OFFSET = 60
 INTERNAL_PER_DEVICE = 100
 PROXY_ADMIN = FIRST - 1000
 """First admin port; one for each service, below every engine block."""
+PROXY_METRICS = FIRST - 500
+"""First port for metrics alone, likewise."""
 
 
 def first_device(resolved: ResolvedSpec, at: SlotAt) -> int:
@@ -43,6 +45,11 @@ def first_port(resolved: ResolvedSpec) -> int:
 def admin_port(resolved: ResolvedSpec, index: int) -> int:
     """Administration of the proxies of service number `index`."""
     return first_port(resolved) - (FIRST - PROXY_ADMIN) + index
+
+
+def metrics_port(resolved: ResolvedSpec, index: int) -> int | None:
+    """Metrics of those proxies for other machines; on target local there are none."""
+    return None if resolved.target == "local" else PROXY_METRICS + index
 
 
 def replica_ports(
