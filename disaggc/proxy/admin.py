@@ -142,11 +142,11 @@ class Desk:
             return _error(409, "`service` and `listen` need a restart of the proxy")
         try:
             refusals = await control.apply(table, persist=True)
-        except (ValueError, OSError) as exc:
+        except ValueError as exc:
             return _error(409, str(exc))
         if refusals:
             return _error(503, "; ".join(refusals))
-        return web.json_response({"generation": table.generation})
+        return web.json_response({"generation": table.generation, "kept": control.kept})
 
     async def pools(self, _: web.Request) -> web.Response:
         """Every replica: role, state, health, load."""

@@ -41,6 +41,8 @@ class Control:
         self.slots: dict[str, int] = {}
         self.handles: dict[int, WorkerHandle] = {}
         self.draining = False
+        self.kept = True
+        """Whether the routing file has the table in effect."""
         self._listeners: list[socket.socket] = []
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
@@ -153,10 +155,22 @@ class Control:
             if refusals:
                 self.table, self.slots = before
                 return refusals
-            if persist and self.path is not None:
-                _replace(self.path, dump_table(table))
-                self._seen = self._stamp()
+            if persist:
+                self._keep_file(table)
             return []
+
+    def _keep_file(self, table: RoutingTable) -> None:
+        """Write the table in effect where it will be read after a restart; a mounted ConfigMap cannot be written."""
+        if self.path is None:
+            return
+        try:
+            _replace(self.path, dump_table(table))
+        except OSError as exc:
+            self.kept = False
+            _LOG.warning("generation %d is in effect but not in the routing file: %s", table.generation, exc)
+        else:
+            self.kept = True
+            self._seen = self._stamp()
 
     async def acknowledged(self, seconds: float) -> list[str]:
         """Wait until every worker has the table in effect; what they refused, or who did not answer."""

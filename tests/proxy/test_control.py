@@ -138,7 +138,7 @@ def test_live_tables_by_file_and_by_put(tmp_path):
             table = p.table(2)
             table["pools"][1]["replicas"][0]["state"] = "draining"
             async with p.session.put("/admin/routing", json=table) as answer:
-                assert (answer.status, await answer.json()) == (200, {"generation": 2})
+                assert (answer.status, await answer.json()) == (200, {"generation": 2, "kept": True})
             for _ in range(6):
                 await stack.ask(prompt())
             assert stack.decodes[0].seen == []
@@ -170,6 +170,21 @@ def test_live_tables_by_file_and_by_put(tmp_path):
             assert states["chat/decode/1"] == "draining"
             async with p.session.post("/admin/drain", params={"replica": "nobody"}) as answer:
                 assert answer.status == 404
+
+    run(go())
+
+
+def test_a_table_that_cannot_be_written_down_is_in_effect_all_the_same(tmp_path):
+    async def go():
+        stack = Stack()
+        folder = tmp_path / "mounted"
+        folder.mkdir()
+        async with Proxy(stack, folder, 1).up() as p:
+            folder.rename(tmp_path / "gone")
+            async with p.session.put("/admin/routing", json=p.table(2)) as answer:
+                assert (answer.status, await answer.json()) == (200, {"generation": 2, "kept": False})
+            assert await p.metric("routing_generation") == 2
+            assert (await stack.ask(prompt())).status == 200
 
     run(go())
 
