@@ -14,35 +14,16 @@ from disaggc.proxy.canary import OK, Canary, Finding, Verdict
 from disaggc.proxy.engine_session import engine_session
 from disaggc.routing.limits import Health
 from disaggc.routing.table import ReplicaEntry, load_table
-from disaggc.simengine.faults import Fault, Kind, When
+from disaggc.simengine.faults import Kind, When
 from tests.proxy.harness import Stack, prompt
+from tests.proxy.paired import Engines
 from tests.proxy.test_control import Proxy, eventually
-from tests.simengine.doubles import Double, free_port, run, transfer
+from tests.simengine.doubles import free_port, run, transfer
 
 HEALTH = {
     "interval_s": 0.05, "timeout_s": 1.0, "eject_after": 2, "readmit_after": 2, "canary_s": 0.2, "open_s": 0.2,
 }  # fmt: skip
 LONG = " ".join(f"w{i:03}" for i in range(60))
-
-
-class Engines(Double):
-    """A double where the proxy's harness wants an engine."""
-
-    name = "double"
-
-    @property
-    def port(self) -> int:
-        return self.engine.port
-
-    async def stop(self) -> None:
-        await self.engine.stop()
-
-    def breaks(self, kind: Kind, when: When = When.ARRIVAL, leg: str = "any") -> None:
-        self.engine.faults.switch_on(Fault(kind=kind, when=when, leg=leg, count=None))
-
-    async def fetched(self) -> float:
-        """Prompt tokens it got from elsewhere."""
-        return (await self.metrics()).get("vllm:external_prefix_cache_hits_total", 0.0)
 
 
 @contextlib.asynccontextmanager
