@@ -1,27 +1,25 @@
-"""The simulator against engine doubles in real time: the same layout, load and constants, no proxy between.
+"""The simulator against a deployment in real time: engine doubles behind the real proxy, the same load and constants.
 
     python -m tests.bench.simulate_double [--mode 1P2D|colocated] [--clients 24] [--waves 5] [--scale 1] [--json]
 
-`--clients` requests at once, each followed by the next, as `vllm bench serve --max-concurrency` sends them. Times are
-model time: clock time x scale. On a busy machine a scale below 1 keeps the doubles on time.
+`disaggc local up` starts one process per engine and the proxy; `--clients` requests at once go through it, each followed
+by the next, as `vllm bench serve --max-concurrency` sends them. `disaggc simulate` gets the same plan and load. Times are
+model time: clock time x scale. On a busy machine a scale below 1 keeps the doubles on time; a run in which one was late
+by more than it makes up for is not judged (exit status 2).
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import configparser
-import itertools
 import json
 import random
-import shlex
+import sys
 import tempfile
 import time
 from pathlib import Path
 
-from disaggc.simengine.engine import Engine
-from disaggc.simengine.options import read_options
-from tests.bench.local_five_nodes import disaggc
+from tests.bench.local_five_nodes import STARVED_S, cpu_seconds, disaggc, step_lag_s
 
 ISL, OSL = 2048, 128
 PORT, BASE_PORT = 18300, 25000
@@ -45,7 +43,7 @@ services:
     engine: {{vllm: 0.33.0, settings: {{max-model-len: 8192}}}}
     constraints: {constraints}
     proxy: {{port: {port}}}
-targets: {{local: {{engine: sim, base_port: {base}}}}}
+targets: {{local: {{engine: sim, time_scale: {scale}, base_port: {base}}}}}
 target: local
 """
 
@@ -66,111 +64,71 @@ async def streamed(port: int, body: dict[str, object]) -> tuple[bool, float, flo
     return whole, first, last
 
 
-async def prefilled(port: int, body: dict[str, object]) -> object:
-    """What a prefill engine hands over."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 24)
-    wish = {"do_remote_decode": True, "do_remote_prefill": False}
-    text = json.dumps({**body, "max_tokens": 1, "kv_transfer_params": wish}).encode()
-    writer.write(HEAD % len(text) + text)
-    reply = await reader.read()
-    writer.close()
-    return json.loads(reply[reply.index(b"{") : reply.rindex(b"}") + 1])["kv_transfer_params"]
+async def answer(dice: random.Random) -> tuple[bool, float, float]:
+    """(succeeded, TTFT, E2E) of one request through the proxy, clock seconds."""
+    prompt = [dice.randrange(100, 100_000) for _ in range(ISL)]
+    body = {"model": MODEL, "prompt": prompt, "max_tokens": OSL, "ignore_eos": True, "temperature": 0}
+    begun = time.monotonic()
+    whole, first, last = await streamed(PORT, body)
+    return whole, first - begun, last - begun
 
 
-class Cluster:
-    """Doubles in this process, and the two legs of a request that a proxy would make."""
-
-    def __init__(self, config: Path, scale: float) -> None:
-        parser = configparser.RawConfigParser()
-        parser.read(config)
-        self.engines: dict[str, list[Engine]] = {"prefill": [], "decode": [], "colocated": []}
-        for name in parser.sections():
-            role = name.split("-")[-2] if name.startswith("program:") else ""
-            if role in self.engines:
-                command = parser[name]["command"].replace("%(here)s", str(config.parent))
-                words = shlex.split(command)[1:]
-                at = words.index("serve")
-                timing = (
-                    ["--timing", str(config.parent / words[words.index("--timing") + 1])]
-                    if "--timing" in words
-                    else []
-                )
-                env = dict(word.split("=", 1) for word in words[:at] if "=" in word)
-                self.engines[role].append(
-                    Engine(read_options([*words[at:], *timing, "--time-scale", f"{scale:g}"], env))
-                )
-        self.turn = {role: itertools.cycle(found) for role, found in self.engines.items() if found}
-
-    async def start(self) -> None:
-        for found in self.engines.values():
-            for engine in found:
-                await engine.start()
-
-    async def stop(self) -> None:
-        for found in self.engines.values():
-            for engine in found:
-                await engine.stop()
-
-    async def request(self, dice: random.Random) -> tuple[bool, float, float]:
-        """(succeeded, TTFT, E2E) in clock seconds."""
-        prompt = [dice.randrange(100, 100_000) for _ in range(ISL)]
-        body = {"model": MODEL, "prompt": prompt, "max_tokens": OSL, "ignore_eos": True, "temperature": 0}
-        begun = time.monotonic()
-        role = "colocated"
-        if "prefill" in self.turn:
-            role = "decode"
-            body["kv_transfer_params"] = await prefilled(next(self.turn["prefill"]).port, body)
-        whole, first, last = await streamed(next(self.turn[role]).port, body)
-        return whole, first - begun, last - begun
-
-
-async def load(
-    config: Path, clients: int, waves: int, *, scale: float
-) -> tuple[list[tuple[bool, float, float]], float]:
+async def load(clients: int, waves: int) -> tuple[list[tuple[bool, float, float]], float]:
     """Every answer, and the clock time all of them took."""
-    cluster = Cluster(config, scale)
-    await cluster.start()
 
     async def one(number: int) -> list[tuple[bool, float, float]]:
         dice = random.Random(number)  # noqa: S311 - prompts, not secrets
-        return [await cluster.request(dice) for _ in range(waves)]
+        return [await answer(dice) for _ in range(waves)]
 
     begun = time.monotonic()
-    found = [answer for answers in await asyncio.gather(*map(one, range(clients))) for answer in answers]
-    took = time.monotonic() - begun
-    await cluster.stop()
-    return found, took
+    found = [seen for answers in await asyncio.gather(*map(one, range(clients))) for seen in answers]
+    return found, time.monotonic() - begun
 
 
 def middle(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def measure(
-    folder: Path, mode: str, clients: int, *, waves: int, scale: float
-) -> dict[str, dict[str, float]]:
-    spec = folder / "spec.yaml"
-    spec.write_text(
-        SPEC.format(isl=ISL, osl=OSL, clients=clients, port=PORT, base=BASE_PORT, constraints=MODES[mode])
-    )
-    disaggc("build", spec, "--out", folder / "out", "--quiet")
-    wanted = ("simulate", spec, "--mode", "plan", "--bench", f"{ISL}/{OSL}/{clients}")
-    run = json.loads(
-        disaggc(*wanted, "--no-admission", "--requests", str(clients * waves), "--format", "json")
-    )["runs"][0]
-    answers, clock = asyncio.run(load(folder / "out" / "supervisord.conf", clients, waves, scale=scale))
-    took = clock * scale
+def deployed(folder: Path, clients: int, waves: int, *, scale: float) -> dict[str, float]:
+    """What the deployment in `folder` did, in model time."""
+    up = json.loads(disaggc("local", "up", folder, "--timeout", "120", "--format", "json", "--quiet"))
+    try:
+        programs = up["programs"]
+        proxy = next(p["pid"] for p in programs if p["kind"] == "proxy")
+        before = cpu_seconds(proxy)
+        answers, clock = asyncio.run(load(clients, waves))
+        spent = cpu_seconds(proxy) - before
+        lag = step_lag_s([p["pid"] for p in programs if p["kind"] != "proxy"])
+    finally:
+        disaggc("local", "down", folder, "--now", "--quiet", check=False)
     good = [a for a in answers if a[0]]
     if not good:
         raise SystemExit("no request succeeded")
-    seen = run["classes"]["bench"]
-    double = {
-        "output_tok_per_s": len(good) * OSL / took,
+    return {
+        "output_tok_per_s": len(good) * OSL / (clock * scale),
         "ttft_p50_ms": 1e3 * scale * middle([a[1] for a in good]),
         "tpot_mean_ms": 1e3 * scale * sum((a[2] - a[1]) / (OSL - 1) for a in good) / len(good),
         "e2e_p50_ms": 1e3 * scale * middle([a[2] for a in good]),
         "failed": len(answers) - len(good),
+        "step_lag_s": lag,
+        "proxy_core_share": spent / clock,
     }
+
+
+def measure(
+    folder: Path, mode: str, clients: int, *, waves: int, scale: float
+) -> dict[str, dict[str, float]]:
+    spec, out = folder / "spec.yaml", folder / "out"
+    spec.write_text(
+        SPEC.format(
+            isl=ISL, osl=OSL, clients=clients, port=PORT, base=BASE_PORT, constraints=MODES[mode], scale=scale
+        )
+    )
+    disaggc("build", spec, "--out", out, "--quiet")
+    wanted = ("simulate", spec, "--mode", "plan", "--bench", f"{ISL}/{OSL}/{clients}")
+    told = disaggc(*wanted, "--requests", str(clients * waves), "--format", "json", "--quiet")
+    run = json.loads(told)["runs"][0]
+    seen = run["classes"]["bench"]
     simulated = {
         "output_tok_per_s": run["output_tok_per_s"],
         "ttft_p50_ms": seen["ttft_ms"]["p50"],
@@ -178,10 +136,10 @@ def measure(
         "e2e_p50_ms": seen["e2e_ms"]["p50"],
         "failed": seen["failed"],
     }
-    return {"double": double, "simulated": simulated}
+    return {"double": deployed(out, clients, waves, scale=scale), "simulated": simulated}
 
 
-def main() -> None:
+def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--mode", choices=sorted(MODES), default="1P2D")
     options.add_argument("--clients", type=int, default=24)
@@ -191,15 +149,22 @@ def main() -> None:
     given = options.parse_args()
     with tempfile.TemporaryDirectory(prefix="disaggc-double-") as folder:
         found = measure(Path(folder), given.mode, given.clients, waves=given.waves, scale=given.scale)
+    double, simulated = found["double"], found["simulated"]
     if given.json:
         print(json.dumps(found, indent=2))
-        return
-    print(f"{'':18} {'double':>10} {'simulated':>10} {'ratio':>7}")
-    for name, value in found["double"].items():
-        other = found["simulated"][name]
-        ratio = f"{other / value:7.3f}" if value else "      -"
-        print(f"{name:18} {value:10,.1f} {other:10,.1f} {ratio}")
+    else:
+        print(f"{'':18} {'double':>10} {'simulated':>10} {'ratio':>7}")
+        for name, other in simulated.items():
+            ratio = f"{other / double[name]:7.3f}" if double[name] else "      -"
+            print(f"{name:18} {double[name]:10,.1f} {other:10,.1f} {ratio}")
+        print(
+            f"proxy: {double['proxy_core_share']:.0%} of a core; latest step {double['step_lag_s']:.3f} s late"
+        )
+    if double["step_lag_s"] > STARVED_S:
+        print(f"not judged: a double was late by more than {STARVED_S} s", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -12,6 +12,7 @@ from typing import Any
 from tests.fidelity.columns import COLUMNS, Board, Judged, board_of
 from tests.fidelity.lines import Line, lines_of, spread_of
 from tests.fidelity.points import read_table
+from tests.fidelity.simulated import simulated_line
 
 SHARP = ("tpot", "itl_p50", "user_tps", "total_tps_gpu", "output_tps", "total_tps", "rps", "e2e_p50")
 """Quantities that a plan is chosen by."""
@@ -22,7 +23,7 @@ def scoreboard(data: Path, extra: Iterable[Line], *, quick: bool = False) -> Doc
     """Everything the table allows. quick: without fits."""
     table = read_table(data)
     board = board_of(table.points, quick=quick)
-    lines = (*(() if quick else lines_of(board, table.points)), *extra)
+    lines = (*(() if quick else (*lines_of(board, table.points), simulated_line(board.asked))), *extra)
     skipped = dict(sorted((board.skipped + table.skipped).items(), key=lambda item: -item[1]))
     return {
         "data": {"rows": len(table.rows), "sha256": hashlib.sha256(data.read_bytes()).hexdigest()},
