@@ -9,15 +9,12 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from disaggc.diagnostics import Diagnostic, Outcome, SourceSpan, error
-from disaggc.perf.events import Failure, Load, Offered, Stream
+from disaggc.perf.events import Failure, Load, Offered, Ramp, Stream
 from disaggc.perf.layout import Layout
 from disaggc.resolve.lengths import constant
 from disaggc.resolve.model import ClassLoad, ResolvedService
-from disaggc.resolve.traces import TRACE_LIMIT, Recorded, TraceError, read_requests
-from disaggc.spec.files import Unreadable, decode, read_file
+from disaggc.resolve.traces import Recorded
 from disaggc.units import parse_duration
 
 _TOKENS = re.compile(r"(\d+(?:\.\d+)?)([kK]?)")
@@ -28,12 +25,18 @@ _MOST_POINTS = 64
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """One run of `vllm bench serve`: lengths, cap (infinite: none), requests/s (infinite: all at once)."""
+    """One run of `vllm bench serve`: lengths, cap (infinite: none), requests/s (infinite: all at once).
+
+    jitter: lengths lie evenly between this share of the stated ones and the whole. ramp: stands for the rate.
+    """
 
     isl: int
     osl: int
     concurrency: float
     rate: float
+    burstiness: float = 1.0
+    jitter: float = 1.0
+    ramp: Ramp | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,18 @@ def parse_bench(text: str) -> Bench:
     if math.isfinite(concurrency) and (concurrency < 1 or concurrency != int(concurrency)):
         raise ValueError(f"the concurrency `{parts[2][:20]}` is not a whole number of requests")
     return Bench(isl, osl, concurrency, _positive(parts[3]) if len(parts) > 3 else math.inf)
+
+
+def parse_ramp(text: str) -> Ramp:
+    """`1:20`, `1:20:exponential`: requests/s at the start and the end; ValueError says what is wrong."""
+    start, _, rest = text.partition(":")
+    end, _, strategy = rest.partition(":")
+    if strategy not in {"", "linear", "exponential"} or not end:
+        raise ValueError("START:END or START:END:exponential in requests/s is wanted, e.g. 1:20")
+    rates = _positive(start), _positive(end)
+    if not all(map(math.isfinite, rates)):
+        raise ValueError("the rates must be finite")
+    return Ramp(*rates, "exponential" if strategy == "exponential" else "linear")
 
 
 def parse_sweep(text: str) -> Sweep:
@@ -147,23 +162,26 @@ def spec_offer(service: ResolvedService, requests: int | None) -> Offer:
     )  # fmt: skip
 
 
-def bench_offer(service: ResolvedService, bench: Bench, requests: int | None, *, burstiness: float) -> Offer:
+def bench_offer(service: ResolvedService, bench: Bench, requests: int | None) -> Offer:
     """One bench run; objectives are those of the spec's class where it has one only."""
     bounds = service.classes[0].bounds if len(service.classes) == 1 else ()
-    capped, paced = math.isfinite(bench.concurrency), math.isfinite(bench.rate)
+    fastest = max(bench.ramp.start, bench.ramp.end) if bench.ramp else bench.rate
+    capped, paced = math.isfinite(bench.concurrency), math.isfinite(fastest)
     load = Load.bench(
         bench.isl, bench.osl, concurrency=bench.concurrency, rate=bench.rate, requests=requests,
-        burstiness=burstiness,
+        burstiness=bench.burstiness, jitter=bench.jitter, ramp=bench.ramp,
     )  # fmt: skip
     shown = ClassLoad(
         "bench", constant(float(bench.isl)), constant(float(bench.osl)),
-        rate=bench.rate if paced else None,
+        rate=fastest if paced else None,
         concurrency=int(bench.concurrency) if capped else (None if paced else load.requests),
-        arrival_cv=burstiness**-0.5, prefix_hit=0.0, bounds=bounds, priority=0,
+        arrival_cv=bench.burstiness**-0.5, prefix_hit=0.0, bounds=bounds, priority=0,
     )  # fmt: skip
     streams = tuple(replace(stream, bounds=bounds) for stream in load.streams)
     sized = replace(service, classes=(shown,))
-    return Offer("bench", sized, Load(streams), bench.concurrency, bench.rate)
+    return Offer(
+        "bench", sized, Load(streams), bench.concurrency, bench.rate if bench.ramp is None else math.inf
+    )
 
 
 def trace_offer(service: ResolvedService, recorded: tuple[Recorded, ...], requests: int | None) -> Offer:
@@ -206,20 +224,3 @@ def varied(offer: Offer, sweep: Sweep, value: float) -> Offer:
     if sweep.of == "concurrency":
         return replace(offer, load=load, concurrency=value)
     return replace(offer, load=load, rate=value)
-
-
-def read_trace_file(path: Path) -> tuple[Outcome[tuple[Recorded, ...]], str | None]:
-    """The requests of a trace file, or a finding at its line; its text too, for showing that line."""
-    content = read_file(path, TRACE_LIMIT)
-    text = decode(content) if isinstance(content, bytes) else content
-    if isinstance(text, Unreadable):
-        return Outcome(None, (_at(path, text.line, f"trace: {text.message}", how=text.help),)), None
-    try:
-        return Outcome(read_requests(text)), text
-    except TraceError as problem:
-        how = "a request a line: arrival time, input tokens, output tokens, as CSV with a header or as JSON"
-        return Outcome(None, (_at(path, problem.line, f"trace: {problem}", how=how),)), text
-
-
-def _at(path: Path, line: int, message: str, *, how: str | None) -> Diagnostic:
-    return error("DGC101", message, help=how).at(SourceSpan(str(path), line, 1, line, 2))

@@ -9,9 +9,6 @@ from disaggc.cli.loads import Offer
 from disaggc.ir.plan import Ratio, Role
 from disaggc.perf.events import Run
 
-Figure = Literal["output_tok_per_s", "total_tok_per_s"]
-FIGURES: tuple[Figure, ...] = ("output_tok_per_s", "total_tok_per_s")
-
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
@@ -29,11 +26,3 @@ def ratio_of(run: Run) -> Ratio | None:
     """XPyD of a run's layout; None where nothing is disaggregated."""
     prefill, decode = run.layout.replicas(Role.PREFILL), run.layout.replicas(Role.DECODE)
     return Ratio(prefill=prefill, decode=decode) if prefill and decode else None
-
-
-def range_of(done: Simulated, figure: Figure) -> tuple[float, float] | None:
-    """(low, high) of a throughput over the whole run; None where the ends were not simulated."""
-    if not done.ends:
-        return None
-    values = [getattr(run.whole, figure) for run in (done.run, *done.ends)]
-    return min(values), max(values)

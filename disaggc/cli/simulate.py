@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,6 +28,7 @@ from disaggc.cli.options import (
 if TYPE_CHECKING:
     from disaggc.cli.loads import Bench, Fault, Sweep
     from disaggc.cli.simulating import Wish
+    from disaggc.perf.events import Ramp
 
 _MODES = "plan, colocated or a ratio such as 2P3D (repeatable). Default: plan."
 
@@ -38,6 +41,20 @@ _BenchText = Annotated[
 ]
 _Burstiness = Annotated[
     float, typer.Option("--burstiness", min=0.01, max=100, help="Of the bench's arrivals; 1 is Poisson.")
+]
+_Jitter = Annotated[
+    float,
+    typer.Option(
+        "--jitter", min=0.01, max=1, help="Lengths of the bench lie evenly between this share and the whole."
+    ),
+]
+_RampText = Annotated[
+    str | None,
+    typer.Option(
+        "--ramp",
+        metavar="START:END",
+        help="Requests/s of the bench from its start to its end (`:exponential`).",
+    ),
 ]
 _ModeTexts = Annotated[list[str] | None, typer.Option("--mode", metavar="MODE", help=_MODES)]
 _SweepText = Annotated[
@@ -71,6 +88,8 @@ def simulate(
     trace: _Trace = None,
     bench: _BenchText = None,
     burstiness: _Burstiness = 1.0,
+    jitter: _Jitter = 1.0,
+    ramp: _RampText = None,
     mode: _ModeTexts = None,
     sweep: _SweepText = None,
     service: _Service = None,
@@ -87,14 +106,19 @@ def simulate(
     """Simulate the plan, other ratios or colocated serving under the spec's traffic, a bench run or a trace."""
     varied = _sweep(sweep)
     _agree(trace, bench, mode, sweep=varied)
+    run = _bench(bench)
+    if run is None and (ramp is not None or jitter < 1 or burstiness != 1):
+        raise typer.BadParameter("`--ramp`, `--jitter` and `--burstiness` are of a `--bench` run")
+    if run is not None:
+        run = replace(run, burstiness=burstiness, jitter=jitter, ramp=_ramp(ramp))
+        _ramped(run, varied)
     from disaggc.cli.simulating import Wish
 
     wish = Wish(
         files=spec_files(spec, file),
         sets=tuple(sets or ()),
         trace=trace,
-        bench=_bench(bench),
-        burstiness=burstiness,
+        bench=run,
         modes=tuple(dict.fromkeys(_mode(text) for text in mode or ("plan",))),
         sweep=varied,
         service=service,
@@ -149,6 +173,23 @@ def _bench(text: str | None) -> Bench | None:
         return None if text is None else parse_bench(text)
     except ValueError as problem:
         raise typer.BadParameter(f"`--bench {text[:40] if text else ''}`: {problem}") from None
+
+
+def _ramp(text: str | None) -> Ramp | None:
+    from disaggc.cli.loads import parse_ramp
+
+    try:
+        return None if text is None else parse_ramp(text)
+    except ValueError as problem:
+        raise typer.BadParameter(f"`--ramp {text[:40] if text else ''}`: {problem}") from None
+
+
+def _ramped(run: Bench, sweep: Sweep | None) -> None:
+    """A ramp is the rate."""
+    if run.ramp is not None and (math.isfinite(run.rate) or (sweep is not None and sweep.of == "rate")):
+        raise typer.BadParameter(
+            "`--ramp` stands for the rate; leave RATE of `--bench` and `--sweep rate` out"
+        )
 
 
 def _sweep(text: str | None) -> Sweep | None:

@@ -13,7 +13,6 @@ from disaggc.cli.loads import (
     Offer,
     Sweep,
     bench_offer,
-    read_trace_file,
     spec_offer,
     struck,
     trace_offer,
@@ -22,6 +21,7 @@ from disaggc.cli.loads import (
 from disaggc.cli.modes import RATIO, Modes, Named, planned
 from disaggc.cli.progress import Bar
 from disaggc.cli.runs import Simulated
+from disaggc.cli.trace_files import read_trace_file
 from disaggc.compilation import Compiled, Request
 from disaggc.diagnostics import Diagnostic, error, has_errors
 from disaggc.diagnostics.render import Report
@@ -47,7 +47,6 @@ class Wish:
     sets: tuple[str, ...]
     trace: Path | None
     bench: Bench | None
-    burstiness: float
     modes: tuple[str, ...]
     sweep: Sweep | None
     service: str | None
@@ -77,8 +76,8 @@ def simulated(wish: Wish, bar: Bar) -> tuple[tuple[Simulated, ...], Report]:
     report = _with(report, models.diagnostics)
     recorded: tuple[Recorded, ...] = ()
     if wish.trace is not None:
-        read, text = read_trace_file(wish.trace)
-        report = _with(report, read.diagnostics, {str(wish.trace): text or ""})
+        read, texts = read_trace_file(wish.trace, wish.requests, wish.seed)
+        report = _with(report, read.diagnostics, texts)
         recorded = read.value or ()
     if models.value is None or has_errors(report.diagnostics):
         return (), report
@@ -161,7 +160,7 @@ class _Runs:
         if self.recorded:
             return trace_offer(service, self.recorded, wish.requests)
         if wish.bench is not None:
-            return bench_offer(service, wish.bench, wish.requests, burstiness=wish.burstiness)
+            return bench_offer(service, wish.bench, wish.requests)
         return spec_offer(service, wish.requests)
 
     def _points(self, offer: Offer) -> list[Offer]:

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
+from disaggc.traffic.client_windows import describes_windows
+
 TRACE_LIMIT = 64 * 2**20
 """Largest trace that is read, in bytes."""
 
@@ -83,6 +85,11 @@ def read_trace(text: str) -> Trace:
         if names is None:
             names = {kind: _column(row, known) for kind, known in _COLUMNS.items()}
             if names["input"] is None and names["output"] is None and names["time"] is None:
+                if describes_windows(text):
+                    raise TraceError(
+                        "these are ServeGen's parameters of a client, not requests; `disaggc simulate --trace` draws "
+                        "requests from them, here give `rate` and `arrivals: {cv: ...}`"
+                    )
                 listed = ", ".join(f"`{name[:30]}`" for name in list(row)[:8])
                 raise TraceError(f"no column of tokens or times among {listed}")
         for kind, name in names.items():

@@ -4,8 +4,8 @@
 
 `disaggc local up` starts one process per engine and the proxy; `--clients` requests at once go through it, each followed
 by the next, as `vllm bench serve --max-concurrency` sends them. `disaggc simulate` gets the same plan and load. Times are
-model time: clock time x scale. On a busy machine a scale below 1 keeps the doubles on time; a run in which one was late
-by more than it makes up for is not judged (exit status 2).
+model time: clock time x scale (at least 1). A run in which a double was late
+by more than it makes up for is not judged (exit status 2): the machine was too busy.
 """
 
 from __future__ import annotations

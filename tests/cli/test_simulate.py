@@ -129,6 +129,91 @@ def test_a_range_brackets_the_run(capsys, spec):
     (one,) = found["runs"]
     span = one["ranges"]["output_tok_per_s"]
     assert span["low"] < one["output_tok_per_s"] < span["high"]
+    bench = one["classes"]["bench"]
+    for metric in ("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms"):
+        for figure, value in bench[metric].items():
+            span = one["ranges"][f"classes.bench.{metric}.{figure}"]
+            assert span["low"] <= value <= span["high"], (metric, figure)
+            assert span["low"] < span["high"]
+    assert {"req_per_s", "goodput_req_per_s", "duration_s", "utilisation.prefill"} <= one["ranges"].keys()
+    _, plain = document(capsys, spec, "--mode", "2P2D", "--bench", "2k/128/32", "--requests", 128)
+    assert plain["runs"][0]["ranges"] == {}
+
+
+def test_every_number_of_the_table_gets_its_range(capsys, spec):
+    wanted = (spec, "--bench", "2k/128/32", "--requests", 128, "--mode", "2P2D", "--mode", "colocated")
+    _, out, _ = run(capsys, *wanted, "--range")
+    lines = out.splitlines()
+    head = next(line for line in lines if "ttft p50" in line)
+    rows = {line.split()[0]: line for line in lines if line.strip().startswith(("low ", "high "))}
+    assert [line.split()[0] for line in lines if line.startswith("    ") and "tok" not in line][:4] == [
+        "low", "high", "low", "high",
+    ]  # fmt: skip
+    for column in ("ttft p50", "itl p50", "e2e p50", "output tok/s", "goodput"):
+        at = head.index(column)
+        low, high = (rows[end][at:].split("  ")[0] for end in ("low", "high"))
+        assert low, column
+        assert low != high, column
+    _, plain, _ = run(capsys, *wanted)
+    assert "low" not in plain
+
+
+def test_a_ramp_and_uneven_lengths(capsys, spec):
+    common = (spec, "--mode", "2P2D", "--bench", "1k/128", "--requests", 300)
+    _, even = document(capsys, spec, "--mode", "2P2D", "--bench", "1k/128/inf/8", "--requests", 300)
+    _, ramp = document(capsys, *common, "--ramp", "2:14")
+    _, steep = document(capsys, *common, "--ramp", "2:14:exponential")
+    spans = [found["runs"][0]["duration_s"] for found in (even, ramp, steep)]
+    assert spans[0] == pytest.approx(300 / 8, rel=0.1)
+    assert spans[0] < spans[1] < spans[2], "slow starts cost time"
+    assert ramp["runs"][0]["load"]["rate"] is None
+    _, whole = document(capsys, *common)
+    _, uneven = document(capsys, *common, "--jitter", 0.5)
+    served = [f["runs"][0]["total_tok_per_s"] * f["runs"][0]["duration_s"] for f in (whole, uneven)]
+    assert served[0] == pytest.approx(300 * 1152, rel=1e-3)
+    assert served[1] == pytest.approx(300 * 1152 * 0.75, rel=0.05)
+
+
+def test_runs_of_a_sweep_are_told_apart_over_time(capsys, spec):
+    _, out, _ = run(
+        capsys, spec, "--mode", "2P2D", "--bench", "2k/128", "--sweep", "concurrency=4,8", "--requests", 40
+    )
+    assert "2P2D, concurrency 4 over" in out
+    assert "2P2D, concurrency 8 over" in out
+
+
+WINDOWS = "0,0,0,,0,0\n600,0.5,1.0,Gamma,1.0,2.0\n1200,2,3.0,Weibull,0.5,0.25\n1800,0,0,,0,0\n"
+LENGTHS = json.dumps({
+    "0": {"input_tokens": "{100: 0.5, 300: 0.5}", "output_tokens": "{20: 1.0}"},
+    "1200": {"input_tokens": "{1000: 1.0}", "output_tokens": "{40: 0.25, 80: 0.75}"},
+    "1800": {"input_tokens": "{}", "output_tokens": "{}"},
+})  # fmt: skip
+
+
+def test_requests_are_drawn_from_a_client_s_parameters(capsys, spec, tmp_path):
+    trace = tmp_path / "chunk-7-trace.csv"
+    trace.write_text(WINDOWS)
+    (tmp_path / "chunk-7-dataset.json").write_text(LENGTHS)
+    code, found = document(capsys, spec, "--mode", "2P2D", "--trace", trace)
+    assert code == 0
+    (one,) = found["runs"]
+    assert one["classes"]["talk"]["requests"] == pytest.approx(600 * 0.5 + 600 * 2, rel=0.25)
+    assert one["classes"]["talk"]["failed"] == 0
+    assert 1000 < one["duration_s"] < 1300
+    _, few = document(capsys, spec, "--mode", "2P2D", "--trace", trace, "--requests", 50)
+    assert few["runs"][0]["classes"]["talk"]["requests"] == 50
+    _, other = document(capsys, spec, "--mode", "2P2D", "--trace", trace, "--seed", 2)
+    assert other["runs"][0]["duration_s"] != one["duration_s"]
+
+
+def test_a_client_s_arrivals_without_its_lengths_say_what_is_missing(capsys, spec, tmp_path):
+    trace = tmp_path / "chunk-7-trace.csv"
+    trace.write_text(WINDOWS)
+    code, found = document(capsys, spec, "--mode", "2P2D", "--trace", trace)
+    assert code == 1
+    (problem,) = [d for d in found["diagnostics"] if d["severity"] == "error"]
+    assert "`chunk-7-dataset.json`" in problem["message"]
+    assert "--bench" in problem["help"]
 
 
 def test_a_trace_with_its_classes(capsys, spec, tmp_path):
@@ -195,6 +280,13 @@ def test_a_missing_trace_and_a_mode_that_does_not_fit(capsys, spec, tmp_path):
         ["--trace", "a.csv", "--bench", "1k/1k"],
         ["--trace", "a.csv", "--sweep", "rate=1"],
         ["--requests", "0"],
+        ["--ramp", "1:20"],
+        ["--jitter", "0.5"],
+        ["--bench", "1k/1k", "--ramp", "1"],
+        ["--bench", "1k/1k", "--ramp", "1:inf"],
+        ["--bench", "1k/1k", "--ramp", "1:2:cubic"],
+        ["--bench", "1k/1k/8/2", "--ramp", "1:20"],
+        ["--bench", "1k/1k", "--ramp", "1:20", "--sweep", "rate=1,2"],
         ["--fail", "decode/0"],
         ["--fail", "decode/0@soon+1min"],
     ],

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from disaggc.cli.runs import Simulated, range_of, ratio_of
+from disaggc.cli.runs import Simulated, ratio_of
 from disaggc.cli.views.text import Paint, table
-from disaggc.perf.events.result import ClassRun, Moment, PoolRun
+from disaggc.perf.events.result import ClassRun, Moment, PoolRun, Run
 from disaggc.units import format_count, format_duration
 
 _LEVELS = "_.:-=+*#"
 _COLUMNS = 48
+_KV_SHOWN = 0.5
+"""Share of KV memory from which its use is shown."""
 _DETAILED = 4
 """Runs up to which each one's pools are shown over time."""
 
@@ -19,10 +21,14 @@ _DETAILED = 4
 def simulate_text(runs: Sequence[Simulated], *, paint: Paint) -> str:
     """Every run."""
     lines = [_head(runs, paint), "", *table(_rows(runs))]
+    if any(done.ends for done in runs):
+        lines.append(
+            "  low, high: 80 % range, from step times at the hopeful and the cautious ends of their constants"
+        )
     lines += [paint.notable(f"  {note}") for note in _notes(runs)]
     if len(runs) <= _DETAILED:
         for done in runs:
-            lines += ["", *_over_time(done, paint)]
+            lines += ["", *_over_time(done, _named(done, runs), paint)]
     return "\n".join(lines) + "\n"
 
 
@@ -41,29 +47,37 @@ def _head(runs: Sequence[Simulated], paint: Paint) -> str:
 
 
 def _rows(runs: Sequence[Simulated]) -> Iterator[tuple[str, ...]]:
-    services = len({r.service for r in runs}) > 1
-    caps = len({r.offer.concurrency for r in runs}) > 1
-    rates = len({r.offer.rate for r in runs}) > 1
+    """A line for each class of each run; with ranges, two more that hold the ends of every number."""
+    labels = _labels(runs)
     classes = any(len(r.run.classes) > 1 for r in runs)
-    ends = any(r.ends for r in runs)
     yield (
-        *(("service",) if services else ()), "mode",
-        *(("concurrency",) if caps else ()), *(("rate",) if rates else ()), *(("class",) if classes else ()),
-        "requests", "failed", "ttft p50", "p90", "p99", "itl p50", "p99", "e2e p50", "p99",
-        "output tok/s", *(("range",) if ends else ()), "total tok/s", "steady total", "goodput", "in use",
+        *(title for title, _ in labels), *(("class",) if classes else ()), "requests",
+        *(title for title, _, _ in _OF_CLASS), *(title for title, _, _ in _OF_RUN), "in use",
     )  # fmt: skip
     for done in runs:
         for number, seen in enumerate(done.run.classes):
             first = number == 0
             yield (
-                *((done.service if first else "",) if services else ()),
-                _mode(done) if first else "",
-                *((_number(done.offer.concurrency) if first else "",) if caps else ()),
-                *((_number(done.offer.rate) if first else "",) if rates else ()),
+                *(label(done) if first else "" for _, label in labels),
                 *((seen.name,) if classes else ()),
-                *_latencies(seen),
-                *(_totals(done, ends=ends) if first else ()),
+                f"{seen.requests:,}",
+                *_cells(done.run, number, first=first),
             )
+            for end, pick in (("low", min), ("high", max)) if done.ends else ():
+                blank = ("",) * (len(labels) - 1 + classes)
+                yield (f"  {end}", *blank, "", *_ends(done, number, pick, first=first))
+
+
+def _labels(runs: Sequence[Simulated]) -> list[tuple[str, Callable[[Simulated], str]]]:
+    """What tells the runs apart: the mode, and whatever else varies."""
+    found: list[tuple[str, Callable[[Simulated], str]]] = [("mode", _mode)]
+    if len({r.service for r in runs}) > 1:
+        found.append(("service", lambda r: r.service))
+    if len({r.offer.concurrency for r in runs}) > 1:
+        found.append(("concurrency", lambda r: _number(r.offer.concurrency)))
+    if len({r.offer.rate for r in runs}) > 1:
+        found.append(("rate", lambda r: _number(r.offer.rate)))
+    return found
 
 
 def _mode(done: Simulated) -> str:
@@ -75,28 +89,52 @@ def _mode(done: Simulated) -> str:
     return done.mode
 
 
-def _latencies(seen: ClassRun) -> tuple[str, ...]:
-    return (
-        f"{seen.requests:,}", f"{seen.failed:,}",
-        *(format_duration(x) for x in (seen.ttft.p50, seen.ttft.p90, seen.ttft.p99)),
-        *(format_duration(x) for x in (seen.itl.p50, seen.itl.p99)),
-        *(format_duration(x) for x in (seen.e2e.p50, seen.e2e.p99)),
-    )  # fmt: skip
+_Figure = Callable[[Run], float | None]
+_OF_CLASS: tuple[tuple[str, Callable[[ClassRun], float], Callable[[float], str]], ...] = (
+    ("failed", lambda c: float(c.failed), lambda x: f"{x:,.0f}"),
+    ("ttft p50", lambda c: c.ttft.p50, format_duration),
+    ("p90", lambda c: c.ttft.p90, format_duration),
+    ("p99", lambda c: c.ttft.p99, format_duration),
+    ("itl p50", lambda c: c.itl.p50, format_duration),
+    ("p99", lambda c: c.itl.p99, format_duration),
+    ("e2e p50", lambda c: c.e2e.p50, format_duration),
+    ("p99", lambda c: c.e2e.p99, format_duration),
+)
+_OF_RUN: tuple[tuple[str, _Figure, Callable[[float], str]], ...] = (
+    ("output tok/s", lambda r: r.whole.output_tok_per_s, format_count),
+    ("total tok/s", lambda r: r.whole.total_tok_per_s, format_count),
+    ("steady total", lambda r: None if r.steady is None else r.steady.total_tok_per_s, format_count),
+    ("goodput", lambda r: r.goodput_req_per_s, lambda x: f"{x:.2f}/s"),
+)
 
 
-def _totals(done: Simulated, *, ends: bool) -> tuple[str, ...]:
-    run = done.run
-    span = range_of(done, "output_tok_per_s")
-    shown = "" if span is None else f"{format_count(span[0])} to {format_count(span[1])}"
-    used = " ".join(f"{role[0].upper()} {share:.0%}" for role, share in run.utilisation.items())
-    return (
-        format_count(run.whole.output_tok_per_s),
-        *((shown,) if ends else ()),
-        format_count(run.whole.total_tok_per_s),
-        "-" if run.steady is None else format_count(run.steady.total_tok_per_s),
-        f"{run.goodput_req_per_s:.2f}/s",
-        used,
-    )
+def _cells(run: Run, number: int, *, first: bool) -> Iterator[str]:
+    seen = run.classes[number]
+    yield from (shown(of(seen)) for _, of, shown in _OF_CLASS)
+    if not first:
+        return
+    for _, figure, shown in _OF_RUN:
+        value = figure(run)
+        yield "-" if value is None else shown(value)
+    yield _in_use(run.utilisation)
+
+
+def _ends(
+    done: Simulated, number: int, pick: Callable[[Iterable[float]], float], *, first: bool
+) -> Iterator[str]:
+    """The same cells at one end of their ranges."""
+    runs = (done.run, *done.ends)
+    yield from (shown(pick([of(r.classes[number]) for r in runs])) for _, of, shown in _OF_CLASS)
+    if not first:
+        return
+    for _, figure, shown in _OF_RUN:
+        values = [value for r in runs if (value := figure(r)) is not None]
+        yield shown(pick(values)) if len(values) == len(runs) else "-"
+    yield _in_use({role: pick([r.utilisation[role] for r in runs]) for role in done.run.utilisation})
+
+
+def _in_use(utilisation: Mapping[str, float]) -> str:
+    return " ".join(f"{role[0].upper()} {share:.0%}" for role, share in utilisation.items())
 
 
 def _notes(runs: Sequence[Simulated]) -> Iterator[str]:
@@ -109,15 +147,21 @@ def _notes(runs: Sequence[Simulated]) -> Iterator[str]:
     for done in runs:
         for seen in done.run.classes:
             for reason, count in seen.losses.items():
-                yield f"{_mode(done)}: {count:,} of {seen.requests:,} requests {words.get(reason, reason)}"
+                yield f"{_named(done, runs)}: {count:,} of {seen.requests:,} requests {words.get(reason, reason)}"
         preempted = sum(pool.preemptions for pool in done.run.pools)
         if preempted:
-            yield f"{_mode(done)}: {preempted:,} preemptions, KV memory ran out"
+            yield f"{_named(done, runs)}: {preempted:,} preemptions, KV memory ran out"
 
 
-def _over_time(done: Simulated, paint: Paint) -> Iterator[str]:
+def _named(done: Simulated, runs: Sequence[Simulated]) -> str:
+    """The run by everything that tells it from the others: `2P1D, concurrency 64`."""
+    first, *others = _labels(runs)
+    return ", ".join([first[1](done), *(f"{title} {label(done)}" for title, label in others)])
+
+
+def _over_time(done: Simulated, name: str, paint: Paint) -> Iterator[str]:
     run = done.run
-    yield f"  {paint.bold(_mode(done))} over {format_duration(run.whole.to_s)}"
+    yield f"  {paint.bold(name)} over {format_duration(run.whole.to_s)}"
     rows = []
     for pool in run.pools:
         rows.append(
@@ -125,6 +169,9 @@ def _over_time(done: Simulated, paint: Paint) -> Iterator[str]:
         )
         if any(m.waiting for m in pool.timeline):
             rows.append(("", "", *_line(pool, "waiting")))
+        full = max((m.kv for m in pool.timeline), default=0.0)
+        if full >= _KV_SHOWN:
+            rows.append(("", "", "KV", _spark([m.kv for m in pool.timeline]), f"at most {full:.0%}"))
     held = [float(waiting) for _, waiting in run.held]
     if any(held):
         rows.append(("proxy", "", "waiting", _spark(held), f"at most {max(held):,.0f}"))

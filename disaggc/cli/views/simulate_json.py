@@ -3,136 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from disaggc.cli.runs import FIGURES, Simulated, range_of, ratio_of
-from disaggc.cli.views.document import Document, Item
+from disaggc.cli.runs import Simulated, ratio_of
+from disaggc.cli.views.document import Document
+from disaggc.cli.views.simulate_items import (
+    ClassItem,
+    LoadItem,
+    MomentItem,
+    PoolItem,
+    RangeItem,
+    RunItem,
+    SpreadItem,
+    ThroughputItem,
+)
 from disaggc.diagnostics.render import Report
 from disaggc.diagnostics.render.json import DiagnosticItem, items
-from disaggc.ir.plan import Ratio, Shape
-from disaggc.perf.events.result import ClassRun, PoolRun, Spread, Throughput
+from disaggc.ir.plan import Shape
+from disaggc.perf.events.result import ClassRun, PoolRun, Run, Spread, Throughput
 
-
-class SpreadItem(Item):
-    """A latency over the requests of one class, milliseconds."""
-
-    mean: float
-    p50: float
-    p90: float
-    p99: float
-
-
-class ClassItem(Item):
-    """What one class saw."""
-
-    requests: int
-    """Sent."""
-    failed: int
-    """Without a whole answer."""
-    losses: dict[str, int]
-    """Failed requests by reason: refused, too-long, lease-expired, replica-failed."""
-    within_objectives: int
-    """Requests within every objective of the class, the limit at the highest percentile taken for each."""
-    ttft_ms: SpreadItem
-    """Time to first token; time the client holds a request back is not in it."""
-    itl_ms: SpreadItem
-    """Between two tokens."""
-    tpot_ms: SpreadItem
-    """Mean between two tokens of one request."""
-    e2e_ms: SpreadItem
-    """The whole answer."""
-
-
-class LoadItem(Item):
-    """What clients did."""
-
-    kind: Literal["spec", "bench", "trace"]
-    """The spec's classes, a bench run or a recorded trace."""
-    requests: int
-    """Sent in all."""
-    concurrency: float | None
-    """Most in flight; null: no cap."""
-    rate: float | None
-    """Requests per second offered; null: as many as the cap allows."""
-
-
-class ThroughputItem(Item):
-    """Without ramp-up and tail."""
-
-    from_s: float
-    to_s: float
-    req_per_s: float
-    output_tok_per_s: float
-    total_tok_per_s: float
-
-
-class MomentItem(Item):
-    """A pool at one time."""
-
-    at_s: float
-    running: float
-    """Sequences in decode, prompts being computed in prefill."""
-    waiting: float
-    """Requests that wait in the pool."""
-    kv: float
-    """Share of KV memory in use."""
-    up: int
-    """Replicas that are up."""
-
-
-class PoolItem(Item):
-    """One pool over the run."""
-
-    role: str
-    replicas: int
-    shape: Shape
-    busy: float
-    """Share of time its engines worked."""
-    fill: float
-    """Mean of running sequences over what may run; in prefill the same as busy."""
-    preemptions: int
-    """Sequences that gave their KV up and were computed again."""
-    timeline: tuple[MomentItem, ...]
-
-
-class RangeItem(Item):
-    """80 % range: all constants at their cautious and at their hopeful ends."""
-
-    low: float
-    high: float
-
-
-class RunItem(Item):
-    """One run."""
-
-    service: str
-    mode: str
-    """As given: plan, colocated or a ratio."""
-    ratio: Ratio | None
-    """Replicas per role; null when colocated."""
-    load: LoadItem
-    classes: dict[str, ClassItem]
-    duration_s: float
-    """Simulated time from the start to the last answer."""
-    req_per_s: float
-    output_tok_per_s: float
-    """Over the whole run, as a bench reports it."""
-    total_tok_per_s: float
-    goodput_req_per_s: float
-    """Requests within every objective, per second."""
-    steady: ThroughputItem | None
-    """Null where the run is ramp-up and tail only."""
-    utilisation: dict[str, float]
-    """By role, share of capacity in use."""
-    ranges: dict[str, RangeItem]
-    """By figure; empty without --range."""
-    pools: tuple[PoolItem, ...]
-    basis: Literal["prior", "tables", "calibrated", "measured"]
-    """What the step times rest on."""
-    seed: int
+_NOT_FIGURES = {"service", "mode", "ratio", "load", "ranges", "pools", "basis", "seed"}
+"""What a run was, and its timelines."""
 
 
 class SimulateDocument(Document):
@@ -155,7 +49,11 @@ def simulate_document(runs: Sequence[Simulated], report: Report) -> SimulateDocu
 
 
 def _run(done: Simulated) -> RunItem:
-    run, load = done.run, done.offer
+    return _item(done, done.run, _ranges([_item(done, run, {}) for run in (done.run, *done.ends)]))
+
+
+def _item(done: Simulated, run: Run, ranges: dict[str, RangeItem]) -> RunItem:
+    load = done.offer
     pools = zip(run.pools, (pool.shape for pool in run.layout.pools), strict=True)
     return RunItem(
         service=done.service,
@@ -175,20 +73,31 @@ def _run(done: Simulated) -> RunItem:
         goodput_req_per_s=_rounded(run.goodput_req_per_s),
         steady=_throughput(run.steady),
         utilisation={role: _rounded(share) for role, share in run.utilisation.items()},
-        ranges=_ranges(done),
+        ranges=ranges,
         pools=tuple(_pool(pool, shape) for pool, shape in pools),
         basis=done.basis,
         seed=run.seed,
     )
 
 
-def _ranges(done: Simulated) -> dict[str, RangeItem]:
-    found: dict[str, RangeItem] = {}
-    for figure in FIGURES:
-        span = range_of(done, figure)
-        if span is not None:
-            found[figure] = RangeItem(low=_rounded(span[0]), high=_rounded(span[1]))
-    return found
+def _ranges(items: Sequence[RunItem]) -> dict[str, RangeItem]:
+    """Of every figure that all of them have; nothing of a single one."""
+    if len(items) < 2:
+        return {}
+    seen = [dict(_figures(item.model_dump(exclude=_NOT_FIGURES))) for item in items]
+    shared = [path for path in seen[0] if all(path in figures for figures in seen)]
+    return {
+        path: RangeItem(low=min(f[path] for f in seen), high=max(f[path] for f in seen)) for path in shared
+    }
+
+
+def _figures(value: object, path: str = "") -> Iterator[tuple[str, float]]:
+    """Every number inside, under its dotted path."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _figures(inner, f"{path}.{name}" if path else str(name))
+    elif isinstance(value, int | float) and not path.endswith(".requests"):
+        yield path, float(value)
 
 
 def _class(c: ClassRun) -> ClassItem:
