@@ -17,9 +17,9 @@ class Entry:
     """What there is to say about one request; times in milliseconds."""
 
     request: str
-    method: str = ""
-    path: str = ""
-    workload: str = ""
+    method: bytes
+    path: bytes
+    workload: str
     status: int = 0
     outcome: str = ""
     prefill: str = ""
@@ -34,8 +34,8 @@ class Entry:
 
 
 @lru_cache(256)
-def _quoted(path: str) -> str:
-    return json.dumps(path[:256])
+def _quoted(text: bytes) -> str:
+    return json.dumps(text[:256].decode("latin-1"))
 
 
 class AccessLog:
@@ -56,7 +56,7 @@ class AccessLog:
             return
         e = entry
         self._pending.append(
-            f'{{"time":{now:.3f},"request":"{e.request}","method":"{e.method}","path":{_quoted(e.path)},'
+            f'{{"time":{now:.3f},"request":"{e.request}","method":{_quoted(e.method)},"path":{_quoted(e.path)},'
             f'"class":"{e.workload}","status":{e.status},"outcome":"{e.outcome}","prefill":"{e.prefill}",'
             f'"decode":"{e.decode}","input_tokens":{e.input_tokens},"output_tokens":{e.output_tokens},'
             f'"retries":{e.retries},"queue_ms":{e.queue_ms:.2f},"prefill_ms":{e.prefill_ms:.2f},'

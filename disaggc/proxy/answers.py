@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from disaggc.proxy.failures import LegError
 from disaggc.proxy.framing import Head
 
 if TYPE_CHECKING:
     from disaggc.proxy.upstream import Connection
+
+
+class Asker(Protocol):
+    """Who asked an engine. Told exactly once, from the connection's own callback; told nothing after it has left."""
+
+    def answered(self, answer: Answer) -> None:
+        """The whole answer, or the start of a stream, whose connection must then be relayed or closed."""
+
+    def failed(self, error: LegError) -> None:
+        """There will be no answer, and the connection is closed."""
 
 
 class Sink(Protocol):
@@ -17,29 +28,35 @@ class Sink(Protocol):
         """Body bytes, cut at chunk borders."""
 
     def end(self) -> None:
-        """The answer is complete."""
+        """The answer is complete, and the connection belongs to others."""
 
-    def lost(self, reason: str) -> None:
-        """The answer will not be completed."""
+    def lost(self, *, at_border: bool) -> None:
+        """The answer will not be completed; `at_border`: what went to the sink ends at a chunk border."""
 
 
 class Home(Protocol):
     """Where a connection belongs."""
 
+    def made(self, connection: Connection) -> None:
+        """It is open."""
+
     def put_back(self, connection: Connection) -> None:
-        """Its answer is complete, it can take another request."""
+        """Nobody owns it any more, it can take another request."""
 
     def forget(self, connection: Connection) -> None:
         """It is gone."""
 
 
 class Answer:
-    """What an engine said: the head, and the whole body or its first bytes (framed)."""
+    """What an engine said: the head, and the whole body, or the first chunks of a stream or all of it as they came."""
 
-    __slots__ = ("body", "connection", "ended", "head")
+    __slots__ = ("body", "connection", "ended", "framed", "head")
 
-    def __init__(self, head: Head, body: bytes, *, ended: bool, connection: Connection) -> None:
+    def __init__(self, head: Head, body: bytes, connection: Connection, *, framed: bool, ended: bool) -> None:
         self.head = head
         self.body = body
-        self.ended = ended
         self.connection = connection
+        """Still the asker's while not `ended`, nobody's or another's after."""
+        self.framed = framed
+        """Whether the body is whole chunks of a stream."""
+        self.ended = ended

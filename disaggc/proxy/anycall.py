@@ -1,11 +1,20 @@
-"""Calls that are not generation: passed whole to any engine that is up. And the proxy's own health answers."""
+"""Calls that are not generation: passed whole to any engine that is up. And the proxy's own answers."""
 
 from __future__ import annotations
 
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from disaggc.proxy.call import Call
 from disaggc.proxy.exchange import Exchange
 from disaggc.proxy.failures import LegError, RefusedError, Stage
-from disaggc.proxy.legs import RETRYABLE, Message, send
-from disaggc.proxy.requests import engine_head, forwarded
+from disaggc.proxy.requests import Request, engine_request, engine_target
+from disaggc.proxy.verdicts import RETRYABLE
+
+if TYPE_CHECKING:
+    from disaggc.proxy.answers import Answer
+    from disaggc.proxy.front import Front
+    from disaggc.proxy.service import Service
 
 PASSED = {
     b"/v1/models": b"GET", b"/version": b"GET", b"/tokenize": b"POST", b"/detokenize": b"POST",
@@ -17,54 +26,61 @@ PASSED = {
 
 
 class AnyCall(Exchange):
-    """One call for any engine."""
+    """One call for any engine; another one once more if that fails."""
 
-    __slots__ = ()
+    __slots__ = ("_tried",)
 
-    async def work(self) -> None:
-        """Ask one engine; another one once more if that fails."""
-        request = self.request
-        tried: set[str] = set()
-        body = request.body
-        while True:
-            fleet, now = self.service.fleet, self.clock()
-            among = fleet.servers + fleet.prefills
-            replica = fleet.choose([r for r in among if r.address not in tried], fleet.for_any, now=now)
-            if replica is None:
-                raise RefusedError(503 if not tried else 502, "no engine is available", retry_after=2)
-            tried.add(replica.address)
-            self.entry.decode = replica.address
-            size = len(body) if request.method == b"POST" else None
-            head = engine_head(
-                request.method, request.path, replica.authority,
-                lines=forwarded(request.headers), request=self.upstream_id, size=size,
-            )  # fmt: skip
-            replica.circuit.sent()
-            try:
-                limits = self.service.table.timeouts
-                _, future = await send(
-                    replica, Message(head, [body], stream=False), self.connections, connect_s=limits.connect_s
-                )
-                answer = await self.within(Stage.FIRST_BYTE, limits.first_byte_s, future)
-            except LegError as error:
-                if error.fresh:
-                    replica.failed(self.clock())
-                else:
-                    replica.circuit.withdrawn()
-                    tried.discard(replica.address)
-                if len(tried) > self.service.table.retries:
-                    raise RefusedError(error.status, f"the engine failed: {error.reason}") from None
-                continue
-            except BaseException:
-                replica.circuit.withdrawn()
-                raise
-            if answer.head.status in RETRYABLE and len(tried) <= self.service.table.retries:
-                replica.failed(self.clock())
-                continue
-            replica.circuit.succeeded()
-            status = answer.head.status
-            self.respond(502 if status == 500 else status, answer.head.value(b"content-type"), answer.body)
+    def __init__(self, service: Service, front: Front, request: Request) -> None:
+        super().__init__(service, front, request)
+        self._tried: set[str] = set()
+
+    def begin(self) -> None:
+        """Ask an engine that was not asked yet."""
+        now, fleet, request = monotonic(), self.service.fleet, self.request
+        among = [r for r in fleet.servers + fleet.prefills if r.address not in self._tried]
+        replica = fleet.choose(among, fleet.for_any, now=now)
+        if replica is None:
+            raise RefusedError(503 if not self._tried else 502, "no engine is available", retry_after=2)
+        self._tried.add(replica.address)
+        self.entry.decode = replica.address
+        message = engine_request(
+            engine_target(request.method, request.path, replica.authority),
+            request.body if request.method == b"POST" else None, lines=self.lines, request=self.upstream_id,
+        )  # fmt: skip
+        limits = self.service.table.timeouts
+        call = Call(self, replica, Stage.FIRST_BYTE, last=self.last)
+        self.calls = [call]
+        replica.circuit.sent()
+        call.start(message, now, seconds=limits.first_byte_s, connect_s=limits.connect_s, again=True)
+
+    @property
+    def _may_ask_another(self) -> bool:
+        return len(self._tried) <= self.service.table.retries
+
+    def on_answer(self, call: Call, answer: Answer) -> None:
+        """Pass it on, or ask another engine."""
+        replica, status = call.replica, answer.head.status
+        if status in RETRYABLE and self._may_ask_another:
+            replica.failed(monotonic())
+            self.begin()
             return
+        replica.circuit.succeeded()
+        self.respond(502 if status == 500 else status, answer.head.content_type, answer.body)
+        self.conclude()
+
+    def on_failure(self, call: Call, error: LegError) -> None:
+        """Ask another engine."""
+        call.replica.failed(monotonic())
+        if not self._may_ask_another:
+            raise RefusedError(error.status, f"the engine failed: {error.reason}")
+        self.begin()
+
+    def clean(self, now: float) -> None:
+        """A client that left says nothing about the engine."""
+        for call in self.calls:
+            if call.open:
+                call.replica.circuit.withdrawn()
+        super().clean(now)
 
 
 class Health(Exchange):
@@ -72,9 +88,9 @@ class Health(Exchange):
 
     __slots__ = ()
 
-    async def work(self) -> None:
+    def begin(self) -> None:
         """Answer at once."""
-        service, now = self.service, self.clock()
+        service, now = self.service, self.started
         fleet = service.fleet
         ready = any(r.available(now) for r in fleet.servers)
         if fleet.disaggregated and service.table.on_prefill_failure != "decode-locally":
@@ -84,3 +100,20 @@ class Health(Exchange):
                 503, "draining" if service.draining else "no engine is available for every leg"
             )
         self.respond(200, b"text/plain", b"")
+        self.conclude()
+
+
+class Unknown(Exchange):
+    """A path or method that is not served."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self, service: Service, front: Front, request: Request, *, known: bool) -> None:
+        super().__init__(service, front, request)
+        self._known = known
+
+    def begin(self) -> None:
+        """Say so."""
+        if self._known:
+            raise RefusedError(405, "the method is not allowed here")
+        raise RefusedError(404, "there is no such path here")

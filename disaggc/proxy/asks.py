@@ -1,19 +1,31 @@
 """A generation request as the proxy understands it: lengths, whether it can have two legs, and the two bodies.
 
-The prompt is never decoded: members are found as byte ranges and copied. Pure: no sockets.
+The prompt is never decoded: members are found as byte ranges (msgspec's Raw) and copied, so a megabyte of text costs
+little, and a name that stands twice reaches an engine once. Pure: no sockets.
 """
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec import Raw
 
 from disaggc.proxy.failures import RefusedError
-from disaggc.proxy.members import Member, NotAnObjectError, Pieces, members, splice
 
-_IDENTITY = frozenset({"kv_transfer_params", "ec_transfer_params", "request_id"})
+KV_PARAMS = "kv_transfer_params"
+_OBJECT = msgspec.json.Decoder(dict[str, Raw])
+_ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+_PROMPTS = msgspec.json.Decoder(list[Raw])
+_encode = msgspec.json.Encoder().encode
+_ONE, _TRUE, _FALSE = Raw(b"1"), Raw(b"true"), Raw(b"false")
+_WITH_USAGE = Raw(b'{"include_usage":true}')
+
+_IDENTITY = frozenset({KV_PARAMS, "ec_transfer_params", "request_id"})
 """What names blocks on an engine or pairs legs: only the proxy may say it."""
 _PREFILL_DROPS = _IDENTITY | {
     "stream", "stream_options", "max_tokens", "max_completion_tokens", "max_output_tokens",
@@ -22,6 +34,7 @@ _PREFILL_DROPS = _IDENTITY | {
 }  # fmt: skip
 _STOPS = frozenset({"stop", "stop_token_ids", "ignore_eos", "stop_sequences"})
 _XARGS_OVERRIDES = re.compile(r"(kv|ec)_transfer_params|request_id|transfer_id|do_remote_\w+|remote_\w+")
+_LIST = re.compile(rb"\[")
 _TOKEN_IDS = re.compile(rb"\[\s*(?:\[\s*)?\d")
 _LIST_OF_LISTS = re.compile(rb"\[\s*\[")
 _SHORT = 512
@@ -42,6 +55,10 @@ _PROMPT_KEYS = {
     Api.RESPONSES: ("input", "instructions", "tools"),
     Api.MESSAGES: ("messages", "system", "tools"),
 }
+_TOKENIZED = {
+    Api.CHAT: frozenset({"model", "messages", "tools", "chat_template_kwargs"}),
+    Api.COMPLETIONS: frozenset({"model", "prompt"}),
+}
 _LIMIT_KEYS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _READ = frozenset(
     {
@@ -50,7 +67,7 @@ _READ = frozenset(
     }
 )  # fmt: skip
 """Members whose values the proxy reads."""
-_OPAQUE = (b'"image_url"', b'"input_audio"', b'"video_url"', b'"input_image"', b'"image"')
+_OPAQUE = re.compile(rb'"(?:image_url|input_audio|video_url|input_image|image)"')
 
 
 @dataclass(slots=True)
@@ -58,8 +75,8 @@ class Ask:
     """One generation request."""
 
     api: Api
-    body: bytes
-    found: list[Member]
+    found: dict[str, Raw]
+    """Top-level members by name; of a name that stands twice the last, as engines read it."""
     stream: bool
     model: str | None
     prompt_bytes: int
@@ -80,136 +97,144 @@ class Ask:
     def prompt_head(self, size: int) -> bytes:
         """The first bytes of the prompt, for prefix affinity."""
         for key in _PROMPT_KEYS[self.api]:
-            for member in self.found:
-                if member.key == key:
-                    return self.body[member.value : min(member.end, member.value + size)]
+            if key in self.found:
+                return bytes(memoryview(self.found[key])[:size])
         return b""
 
-    def prefill_body(self, params: bytes, *, keeps_only_capped: bool) -> Pieces:
-        """Leg 1: the same prompt, one token, no stream; `params` is a JSON member."""
-        limit = b'"max_tokens":1'
-        if self.api is Api.RESPONSES:
-            limit = b'"max_output_tokens":1'
-        elif any(m.key == "max_completion_tokens" for m in self.found):
-            limit = b'"max_tokens":1,"max_completion_tokens":1'
-        drop, add = _PREFILL_DROPS, b'"stream":false,' + limit + b"," + params
-        if keeps_only_capped:
-            drop, add = drop | _STOPS, add + b',"ignore_eos":true'
-        return splice(self.body, self.found, drop=drop, add=add)
+    @property
+    def hands_over_tokens(self) -> bool:
+        """Whether prefill's token ids may take the place of decode's own templating: chat of plain text only."""
+        return self.api is Api.CHAT and self.countable
 
-    def decode_body(self, params: bytes) -> Pieces:
-        """Leg 2, or the only one: the client's own body, with `params` (may be empty) in place of its own."""
-        add = [params] if params else []
-        drop = _IDENTITY
+    @property
+    def tokenizable(self) -> bool:
+        """Whether an engine's `/tokenize` knows this API."""
+        return self.api in _TOKENIZED
+
+    def tokenize_body(self) -> bytes:
+        """For `/tokenize`."""
+        keep = _TOKENIZED[self.api]
+        return _encode({key: value for key, value in self.found.items() if key in keep})
+
+    def prefill_body(self, params: Raw, *, keeps_only_capped: bool) -> bytes:
+        """Leg 1: the same prompt, one token, no stream."""
+        drop = _PREFILL_DROPS | _STOPS if keeps_only_capped else _PREFILL_DROPS
+        said = {key: value for key, value in self.found.items() if key not in drop}
+        said["stream"] = _FALSE
+        if self.api is Api.RESPONSES:
+            said["max_output_tokens"] = _ONE
+        else:
+            said["max_tokens"] = _ONE
+            if "max_completion_tokens" in self.found:
+                said["max_completion_tokens"] = _ONE
+        if keeps_only_capped:
+            said["ignore_eos"] = _TRUE
+        if self.hands_over_tokens:
+            said["return_token_ids"] = _TRUE
+        said[KV_PARAMS] = params
+        return _encode(said)
+
+    def decode_body(self, params: Raw | None) -> bytes:
+        """Leg 2, or the only one: the client's own members, with `params` in place of its own."""
+        said = self.found
+        if self.stripped:
+            said = {key: value for key, value in said.items() if key not in _IDENTITY}
+        elif params is not None or self.hide_usage or "vllm_xargs" in said:
+            said = said.copy()
+        if params is not None:
+            said[KV_PARAMS] = params
         if self.hide_usage:
-            add.append(b'"stream_options":{"include_usage":true}')
-            drop = drop | {"stream_options"}
-        xargs = next((m for m in self.found if m.key == "vllm_xargs"), None)
-        if xargs is not None:
-            drop = drop | {"vllm_xargs"}
-            add.append(b'"vllm_xargs":' + _safe_xargs(self.body[xargs.value : xargs.end]))
-        if not add and not self.stripped:
-            return [self.body]
-        return splice(self.body, self.found, drop=drop, add=b",".join(add))
+            said["stream_options"] = _WITH_USAGE
+        if "vllm_xargs" in said:
+            said["vllm_xargs"] = _safe_xargs(said["vllm_xargs"])
+        return _encode(said)
 
 
 def parse_ask(api: Api, body: bytes) -> Ask:
-    """The request in a body; RefusedError 400 when its top level is not a JSON object."""
+    """The request in a body; RefusedError 400 when it is not a JSON object."""
     try:
-        found = members(body)
-    except NotAnObjectError as exc:
+        found = _OBJECT.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
         raise RefusedError(400, f"the request body cannot be read: {exc}") from None
-    short: dict[str, object] = {}
-    prompts: list[Member] = []
+    said: dict[str, object] = {}
+    prompts: list[Raw] = []
     keys = _PROMPT_KEYS[api]
     stripped = False
-    for member in found:
-        key = member.key
+    for key, value in found.items():
         if key in keys:
-            prompts.append(member)
+            prompts.append(value)
+        elif key in _READ:
+            said[key] = _short(value)
         elif key in _IDENTITY:
             stripped = True
-        elif key in _READ:
-            short[key] = _short(body, member)
-    model = short.get("model")
-    stream = short.get("stream") is True
-    tokens, one = _token_ids(body, prompts[0]) if api is Api.COMPLETIONS and prompts else (None, True)
+    model = said.get("model")
+    stream = said.get("stream") is True
+    tokens, one, countable = None, True, True
+    if api is not Api.COMPLETIONS:
+        countable = not any(_OPAQUE.search(prompt) for prompt in prompts)
+    elif prompts:
+        tokens, one = _token_ids(prompts[0])
     return Ask(
         api=api,
-        body=body,
         found=found,
         stream=stream,
         model=model if isinstance(model, str) else None,
-        prompt_bytes=sum(m.end - m.value for m in prompts),
+        prompt_bytes=sum(map(len, prompts)),
         prompt_tokens=tokens,
-        countable=api is Api.COMPLETIONS
-        or not any(body.find(mark, m.value, m.end) >= 0 for m in prompts for mark in _OPAQUE),
-        output_limit=_output_limit(short),
-        single=one and _is_single(short),
-        stateful=short.get("background") is True or bool(short.get("previous_response_id")),
-        hide_usage=stream and api in (Api.CHAT, Api.COMPLETIONS) and not short.get("stream_options"),
+        countable=countable,
+        output_limit=_output_limit(said),
+        single=one and _is_single(said),
+        stateful=said.get("background") is True or bool(said.get("previous_response_id")),
+        hide_usage=stream and api in (Api.CHAT, Api.COMPLETIONS) and not said.get("stream_options"),
         stripped=stripped,
     )
 
 
-def _output_limit(short: dict[str, object]) -> int | None:
+def _output_limit(said: Mapping[str, object]) -> int | None:
     for key in _LIMIT_KEYS:
-        value = short.get(key)
+        value = said.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return value
     return None
 
 
-_WORDS: dict[bytes, object] = {b"true": True, b"false": False, b"null": None}
-
-
-def _short(body: bytes, member: Member) -> object:
+def _short(value: Raw) -> object:
     """The member's value; of what is too long to be an option only that it is there (True)."""
-    if member.end - member.value > _SHORT:
+    if len(value) > _SHORT:
         return True
-    text = body[member.value : member.end]
-    if text in _WORDS:
-        return _WORDS[text]
-    if text.isdigit():
-        return int(text)
-    if text.startswith(b'"') and b"\\" not in text:
-        return text[1:-1].decode("utf-8", "replace")
     try:
-        return json.loads(text)
-    except ValueError:
+        return _ANYTHING.decode(value)
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 
-def _token_ids(body: bytes, member: Member) -> tuple[int | None, bool]:
+def _token_ids(prompt: Raw) -> tuple[int | None, bool]:
     """Exact tokens of a prompt of ids, and whether it is one prompt only."""
-    if body[member.value] != ord("["):
+    text = bytes(prompt) if _LIST.match(prompt) else b""
+    if not text:
         return None, True
-    if not _TOKEN_IDS.match(body, member.value):
-        try:
-            return None, len(json.loads(body[member.value : member.end])) == 1
-        except (ValueError, RecursionError):
-            raise RefusedError(400, "`prompt` is not JSON") from None
-    nested = _LIST_OF_LISTS.match(body, member.value) is not None
-    tokens = body.count(b",", member.value, member.end) + 1
-    return tokens, not nested or body.count(b"[", member.value, member.end) == 2
+    if not _TOKEN_IDS.match(text):
+        return None, len(_PROMPTS.decode(text)) == 1
+    nested = _LIST_OF_LISTS.match(text) is not None
+    return text.count(b",") + 1, not nested or text.count(b"[") == 2
 
 
-def _is_single(short: dict[str, object]) -> bool:
-    if short.get("n", 1) not in (1, None) or short.get("best_of", 1) not in (1, None):
+def _is_single(said: Mapping[str, object]) -> bool:
+    if said.get("n", 1) not in (1, None) or said.get("best_of", 1) not in (1, None):
         return False
     return not (
-        "prompt_embeds" in short
-        or short.get("use_beam_search") is True
-        or short.get("echo") is True
-        or short.get("prompt_logprobs") is not None
+        "prompt_embeds" in said
+        or said.get("use_beam_search") is True
+        or said.get("echo") is True
+        or said.get("prompt_logprobs") is not None
     )
 
 
-def _safe_xargs(text: bytes) -> bytes:
+def _safe_xargs(value: Raw) -> Raw:
     try:
-        given = json.loads(text)
-    except ValueError:
+        given = _ANYTHING.decode(value)
+    except (msgspec.DecodeError, RecursionError):
         raise RefusedError(400, "`vllm_xargs` is not JSON") from None
     if not isinstance(given, dict):
-        return text
-    return json.dumps({k: v for k, v in given.items() if not _XARGS_OVERRIDES.fullmatch(k)}).encode()
+        return value
+    return Raw(_encode({k: v for k, v in given.items() if not _XARGS_OVERRIDES.fullmatch(k)}))

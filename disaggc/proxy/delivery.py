@@ -1,123 +1,86 @@
-"""The last stretch of a generation request: a judged answer goes to the client, and is counted.
-
-After the first byte there are no retries: a stream that breaks ends with an error event, or, where its framing does
-not allow one, with a cut connection, never with a silent stop.
-"""
+"""The last stretch of a generation request: a good answer goes to the client, and is counted."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
-from disaggc.proxy.asks import Api
 from disaggc.proxy.board import Length, PerClass, Timing, Total
-from disaggc.proxy.events import KV_KEY, Usage, scrub, usage_of
-from disaggc.proxy.failures import LegError, RefusedError, Stage
-from disaggc.proxy.framing import LAST_CHUNK, chunk
-from disaggc.proxy.relay import StreamRelay
-from disaggc.proxy.requests import answer_head
+from disaggc.proxy.events import KV_KEY, Usage, cached_tokens_as, scrub, usage_of
+from disaggc.proxy.failures import RefusedError
+from disaggc.proxy.stream import Changes, Stream
 
 if TYPE_CHECKING:
     from disaggc.proxy.answers import Answer
+    from disaggc.proxy.attempt import Attempt
     from disaggc.proxy.generation import Generation
 
 
-async def deliver(x: Generation, answer: Answer) -> None:
-    """Send it; returns when the client has everything that the engine said."""
-    if answer.head.status == 200 and x.ask.stream and answer.head.chunked:
-        await _stream(x, answer)
-        return
-    body = answer.body
+def deliver_whole(x: Generation, answer: Answer, now: float) -> None:
+    """Send a whole answer."""
+    body, status = answer.body, answer.head.status
     if KV_KEY in body:
         try:
             body, count = scrub(body)
         except ValueError:
             raise RefusedError(502, "decode failed: bad-answer") from None
         x.service.tally.cells[Total.PARAMS_SCRUBBED] += count
-    x.respond(answer.head.status, answer.head.value(b"content-type"), body)
-    if answer.head.status == 200:
-        took = x.clock() - x.started
-        x.service.tally.timing(x.position, Timing.TTFT, took)
-        x.entry.ttft_ms = took * 1e3
-        _count(x, usage_of(body), 0)
+    if x.remote and status == 200 and x.attempt is not None:
+        body = cached_tokens_as(body, x.attempt.cached)
+    x.respond(status, answer.head.content_type, body)
+    if status == 200:
+        _note_first(x, now)
+        count_tokens(x, usage_of(answer.body), 0)
 
 
-async def _stream(x: Generation, answer: Answer) -> None:
-    cells = x.service.tally.cells
-    relay = StreamRelay(
-        x.front, answer.connection, x.service.tally, position=x.position, hide_usage=x.ask.hide_usage
-    )
-    x.relay = relay
-    x.answered = True
+def open_stream(x: Generation, answer: Answer, now: float) -> None:
+    """Send the head and the first chunks; the rest goes from callback to callback."""
+    attempt, tally = x.attempt, x.service.tally
+    x.replied = True
     x.entry.status = 200
-    took = x.clock() - x.started
+    _note_first(x, now)
+    tally.cells[Total.STREAMS_OPEN] += 1
+    changes = Changes(x.api, x.ask.hide_usage, x.remote, attempt.cached if attempt is not None else None)
+    stream = x.stream = Stream(x, x.front, tally, position=x.position, changes=changes)
+    x.ask.found = {}
+    stream.start(_stream_head(x, answer), answer)
+
+
+def _stream_head(x: Generation, answer: Answer) -> bytes:
+    return (
+        b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\ncache-control: no-cache\r\ntransfer-encoding: chunked\r\n"
+        b"x-request-id: %b\r\n%b\r\n"
+    ) % (
+        answer.head.content_type, x.upstream_id.encode("ascii"),
+        b"" if x.request.keep_alive else b"connection: close\r\n",
+    )  # fmt: skip
+
+
+def _note_first(x: Generation, now: float) -> None:
+    took = now - x.started
     x.entry.ttft_ms = took * 1e3
     x.service.tally.timing(x.position, Timing.TTFT, took)
-    headers = [
-        (b"content-type", answer.head.value(b"content-type") or b"text/event-stream; charset=utf-8"),
-        (b"cache-control", b"no-cache"),
-        (b"transfer-encoding", b"chunked"),
-        (b"x-request-id", x.upstream_id.encode("ascii")),
-    ]
-    cells[Total.STREAMS_OPEN] += 1
-    x.request.body = b""
-    x.ask.body = b""
-    try:
-        relay.start(
-            answer_head(200, headers, keep_alive=x.request.keep_alive), answer.body, ended=answer.ended
-        )
-        if not relay.done.done():
-            await x.within(Stage.STREAM, x.service.table.timeouts.total_s, relay.done)
-        else:
-            relay.done.result()
-    except LegError as error:
-        _break(x, relay, error)
-    finally:
-        cells[Total.STREAMS_OPEN] -= 1
-        cells[Total.TOKENS_SO_FAR] -= relay.tokens
-    _count(x, relay.usage, relay.tokens)
 
 
-def _break(x: Generation, relay: StreamRelay, error: LegError) -> None:
-    """The stream cannot be completed: say so in the stream."""
-    x.holding.failed(x.clock())
-    x.entry.outcome = "broken"
-    if not relay.may_inject:
-        x.entry.outcome = "cut"
-        x.front.abort()
-        return
-    x.front.write(chunk(error_event(x.api, error)) + LAST_CHUNK)
-
-
-def error_event(api: Api, error: LegError) -> bytes:
-    """The event by which clients of that API learn that a stream failed."""
-    message = f"decode failed while streaming: {error.reason}"
-    match api:
-        case Api.MESSAGES:
-            said = {"type": "error", "error": {"type": "api_error", "message": message}}
-            return b"event: error\ndata: " + json.dumps(said).encode() + b"\n\n"
-        case Api.RESPONSES:
-            said = {"type": "error", "code": "upstream_error", "message": message}
-            return b"event: error\ndata: " + json.dumps(said).encode() + b"\n\n"
-        case _:
-            said = {
-                "error": {"message": message, "type": "upstream_error", "param": None, "code": error.status}
-            }
-            return b"data: " + json.dumps(said).encode() + b"\n\n"
-
-
-def _count(x: Generation, usage: Usage | None, events: int) -> None:
-    tally, position = x.service.tally, x.position
+def count_tokens(x: Generation, usage: Usage | None, events: int) -> None:
+    """Into counters, sketches and the log; `events` where the engine does not say how many."""
+    tally, position, entry = x.service.tally, x.position, x.entry
     if usage is not None and usage.prompt:
         x.note_prompt_tokens(usage.prompt)
-    inputs = x.entry.input_tokens or round(x.prompt_tokens)
-    outputs = usage.completion if usage is not None else events
-    x.entry.input_tokens, x.entry.output_tokens = inputs, outputs
+    inputs = entry.input_tokens = entry.input_tokens or round(x.prompt_tokens)
+    outputs = entry.output_tokens = usage.completion if usage is not None else events
     tally.by_class(position, PerClass.TOKENS_IN, inputs)
     tally.by_class(position, PerClass.TOKENS_OUT, outputs)
     tally.length(position, Length.INPUT, inputs)
-    if x.entry.outcome == "":
+    if entry.outcome == "":
         tally.length(position, Length.OUTPUT, outputs)
         x.service.learn_output(outputs)
-    if usage is not None:
-        tally.by_class(position, PerClass.TOKENS_CACHED, usage.cached)
+    cached = _cached(x.attempt, usage)
+    if cached:
+        tally.by_class(position, PerClass.TOKENS_CACHED, cached)
+
+
+def _cached(attempt: Attempt | None, usage: Usage | None) -> int:
+    """Prompt tokens that did not have to be computed: prefill's, where there was one, as decode fetched the rest."""
+    if attempt is not None and attempt.remote:
+        return attempt.cached or 0
+    return usage.cached if usage is not None else 0

@@ -6,11 +6,14 @@ Pure: no sockets.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Raw
 
 from disaggc.routing.table import Dialect, KvEndpoint, ReplicaEntry
 
@@ -18,8 +21,7 @@ REQUIRED = ("remote_block_ids", "remote_engine_id", "remote_host", "remote_port"
 """Without these a decode engine silently prefills alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Handover:
+class Handover(NamedTuple):
     """One prefill-decode pair for one request."""
 
     request_id: str
@@ -76,9 +78,8 @@ _REMOTE_DECODE: Mapping[str, object] = MappingProxyType(
         "remote_port": None,
     }
 )
-_REMOTE_DECODE_TEXT = (
-    b'"kv_transfer_params":' + json.dumps(dict(_REMOTE_DECODE), separators=(",", ":")).encode()
-)
+_encode = msgspec.json.Encoder().encode
+_REMOTE_DECODE_VALUE = Raw(_encode(dict(_REMOTE_DECODE)))
 
 
 def _remote_decode(_: Handover) -> Mapping[str, object]:
@@ -171,11 +172,11 @@ _PROTOCOLS: dict[Dialect, Protocol] = {
 }  # fmt: skip
 
 
-def params_text(params: Mapping[str, object]) -> bytes:
-    """The member as it is put at the end of a body."""
+def params_value(params: Mapping[str, object]) -> Raw:
+    """The parameters as they stand in a body."""
     if params is _REMOTE_DECODE:
-        return _REMOTE_DECODE_TEXT
-    return b'"kv_transfer_params":' + json.dumps(params, separators=(",", ":")).encode()
+        return _REMOTE_DECODE_VALUE
+    return Raw(_encode(params))
 
 
 def params_fault(params: object, dialect: Dialect) -> str | None:

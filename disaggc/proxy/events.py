@@ -10,9 +10,9 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from disaggc.proxy.framing import chunks, dechunk
-from disaggc.proxy.members import NotAnObjectError, value_end
+from disaggc.proxy.framing import chunk, chunks, dechunk
 
+_FIRST_VALUE = json.JSONDecoder(strict=False)
 KV_KEY = b'"kv_transfer_params"'
 _KV_VALUE = re.compile(rb'"kv_transfer_params"\s*+:\s*+(?!null)')
 _PROMPT = re.compile(rb'"(?:prompt|input)_tokens":\s*(\d{1,12})')
@@ -39,12 +39,12 @@ def scrub(data: bytes) -> tuple[bytes, int]:
     match = _KV_VALUE.search(data)
     while match is not None:
         try:
-            end = value_end(data, match.end())
-        except NotAnObjectError as exc:
+            _, length = _FIRST_VALUE.raw_decode(data[match.end() :].decode("latin-1"))
+        except (ValueError, RecursionError) as exc:
             raise UnscrubbableError("kv_transfer_params without an end") from exc
-        if end - match.end() >= 4:
-            blank = b"null" + b" " * (end - match.end() - 4)
-            data = data[: match.end()] + blank + data[end:]
+        end = match.end() + length
+        if length >= 4:
+            data = data[: match.end()] + b"null" + b" " * (length - 4) + data[end:]
             count += 1
         match = _KV_VALUE.search(data, match.end() + 4)
     return data, count
@@ -92,6 +92,32 @@ def usage_of(data: bytes) -> Usage | None:
         return None
     completion, cached = _COMPLETION.search(data, at), _CACHED.search(data, at)
     return Usage(int(prompt[1]), int(completion[1]) if completion else 0, int(cached[1]) if cached else 0)
+
+
+def cached_tokens_as(body: bytes, cached: int | None) -> bytes:
+    """The body with its usage saying that so many prompt tokens were cached (None = null); only where it says any.
+
+    Decode counts what it fetched from prefill as cached, which it is not (vllm#44607).
+    """
+    at = body.rfind(b'"usage":')
+    match = _CACHED.search(body, at) if at >= 0 else None
+    if match is None:
+        return body
+    number = b"null" if cached is None else b"%d" % cached
+    return body[: match.start(1)] + number + body[match.end(1) :]
+
+
+def with_cached_tokens(framed: bytes, cached: int | None) -> bytes:
+    """Whole chunks with the usage in them corrected; only a chunk that has one is framed anew."""
+    kept: list[bytes] = []
+    at = 0
+    for start, end, body in chunks(framed):
+        said = cached_tokens_as(body, cached)
+        if said is not body:
+            kept += (framed[at:start], chunk(said))
+            at = end
+    kept.append(framed[at:])
+    return b"".join(kept)
 
 
 def without_usage_event(framed: bytes) -> bytes:

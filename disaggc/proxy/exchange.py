@@ -1,171 +1,189 @@
-"""One request from a client, served: admission, one or two legs, retries until the first byte, the answer.
+"""One request from a client, served: what every kind of request shares, from its first step to its log line.
 
-The order of events and what may follow what stands here; how bytes travel stands in front, legs and relay.
+Driven by callbacks: of the client, of engine calls, of the sweep. Each of them ends within one call, and whatever it
+raises ends this request only. Knows no P/D.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
-from typing import Any, TypeVar
+from time import monotonic
+from typing import TYPE_CHECKING
 
 from disaggc.proxy.accesslog import Entry
 from disaggc.proxy.board import PerClass, Timing, Total
-from disaggc.proxy.failures import ClientGoneError, LegError, RefusedError, Stage
-from disaggc.proxy.front import Front
-from disaggc.proxy.relay import StreamRelay
-from disaggc.proxy.requests import Request, answer_head, error_body, request_id
+from disaggc.proxy.call import Call
+from disaggc.proxy.failures import LegError, RefusedError
+from disaggc.proxy.requests import Request, answer_head, error_body, forwarded, request_id
 from disaggc.proxy.service import Service
-from disaggc.proxy.upstream import Connection
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from disaggc.proxy.answers import Answer
+    from disaggc.proxy.front import Front
 
 
 class Exchange:
-    """What every kind of request shares: deadlines, the client, the log line."""
+    """A request being served. Ends exactly once, in `conclude`, and owns nothing after."""
 
     __slots__ = (
-        "_task", "_waits", "answered", "clock", "connections", "entry", "front", "gone",
-        "position", "relay", "request", "service", "started", "upstream_id",
+        "calls", "entry", "front", "gone", "last", "lines", "over", "position", "replied", "request", "service",
+        "started", "upstream_id",
     )  # fmt: skip
 
     def __init__(self, service: Service, front: Front, request: Request) -> None:
         self.service = service
         self.front = front
         self.request = request
-        self.clock = time.monotonic
-        self.started = time.monotonic()
-        self.position = service.position(request.headers.get(service.class_header, b""))
-        self.upstream_id = request_id(request.headers.get(b"x-request-id"))
-        self.entry = Entry(
-            request=self.upstream_id,
-            method=request.method.decode("latin-1"),
-            path=request.path.decode("latin-1"),
-            workload=service.class_names[self.position],
-        )
-        self.connections: list[Connection] = []
-        self.relay: StreamRelay | None = None
-        self.answered = False
+        self.started = monotonic()
+        self.last = self.started + service.table.timeouts.total_s
+        """When its time is over, whatever it does."""
+        headers = request.headers
+        self.position = service.position(headers.get(service.class_header, b""))
+        self.upstream_id = request_id(headers.get(b"x-request-id"))
+        self.lines = forwarded(headers)
+        """The client's header lines that engines see."""
+        self.entry = Entry(self.upstream_id, request.method, request.path, service.class_names[self.position])
+        self.calls: list[Call] = []
+        """All it made; those that are open are waited for."""
+        self.replied = False
+        self.over = False
         self.gone = False
-        self._waits: list[tuple[asyncio.Future[Any], Stage, float]] = []
-        self._task: asyncio.Task[None] | None = None
+
+    # --- what kinds of requests fill in ---
+
+    def begin(self) -> None:
+        """The first step."""
+        raise NotImplementedError
+
+    def on_answer(self, call: Call, answer: Answer) -> None:
+        """An engine answered."""
+        raise NotImplementedError
+
+    def on_failure(self, call: Call, error: LegError) -> None:
+        """An engine failed."""
+        raise NotImplementedError
+
+    def clean(self, now: float) -> None:  # noqa: ARG002 - for those that hold more
+        """Give back what it holds."""
+        for call in self.calls:
+            call.drop()
+
+    @property
+    def tokens_so_far(self) -> int:
+        """Of a running stream."""
+        return 0
+
+    # --- callbacks ---
 
     def start(self) -> None:
-        """Serve in a task of its own."""
-        self._task = asyncio.get_running_loop().create_task(self._serve())
-
-    # --- deadlines and the client ---
-
-    async def within(self, stage: Stage, seconds: float, future: asyncio.Future[T]) -> T:
-        """Wait for a future; the sweep fails it when the stage's time, or the request's, is over."""
-        deadline = min(self.clock() + seconds, self.started + self.service.table.timeouts.total_s)
-        wait = (future, stage, deadline)
-        self._waits.append(wait)
+        """Serve."""
+        self.service.tally.cells[Total.REQUESTS_OPEN] += 1
         try:
-            return await future
-        finally:
-            self._waits.remove(wait)
+            self.begin()
+        except Exception as exc:  # noqa: BLE001 - see `fall`
+            self.fall(exc)
+
+    def took(self, call: Call, answer: Answer) -> None:
+        """An engine answered."""
+        try:
+            self.on_answer(call, answer)
+        except Exception as exc:  # noqa: BLE001 - see `fall`
+            self.fall(exc)
+
+    def missed(self, call: Call, error: LegError) -> None:
+        """An engine failed."""
+        try:
+            self.on_failure(call, error)
+        except Exception as exc:  # noqa: BLE001 - see `fall`
+            self.fall(exc)
 
     def tick(self, now: float) -> None:
         """Called by the sweep, a few times a second."""
-        silent = (
-            self.relay is not None
-            and not self.front.stalled
-            and now - self.relay.last > self.service.table.timeouts.gap_s
-        )
-        for future, stage, deadline in self._waits:
-            if (now > deadline or silent) and not future.done():
-                future.set_exception(LegError("timeout", status=504, stage=stage))
+        for call in self.calls:
+            if call.open and now > call.deadline:
+                call.expire()
+                return
 
     def client_left(self) -> None:
         """Stop everything for a client that is gone."""
         self.gone = True
-        if self._task is not None:
-            self._task.cancel()
+        self.entry.outcome = "client-gone"
+        self.conclude()
 
-    # --- the life of a request ---
-
-    async def _serve(self) -> None:
-        cells = self.service.tally.cells
-        cells[Total.REQUESTS_OPEN] += 1
-        keep_alive = self.request.keep_alive
-        try:
-            await self.work()
-        except RefusedError as refused:
-            keep_alive = self._answer_error(refused) and keep_alive
-        except (asyncio.CancelledError, ClientGoneError):
-            self.entry.outcome = "client-gone"
-            keep_alive = False
-        except Exception:  # noqa: BLE001 - a bug must not take other requests with it; it is counted and said
-            keep_alive = self._answer_error(RefusedError(500, "internal error of the proxy")) and keep_alive
+    def fall(self, exc: Exception) -> None:
+        """A refusal is answered; a bug must not take other requests with it, it is counted and said."""
+        if not isinstance(exc, RefusedError):
             self.service.report_bug()
-        finally:
-            cells[Total.REQUESTS_OPEN] -= 1
-            for connection in self.connections:
-                connection.abandon(self.connections)
-            self._account()
-            if not self.gone:
-                self.front.finished(keep_alive=keep_alive and self.entry.outcome != "cut")
+            exc = RefusedError(500, "internal error of the proxy")
+        if self.over:
+            return
+        self.conclude(keep_alive=self._answer_error(exc))
 
-    async def work(self) -> None:
-        """Serve the request."""
-        raise NotImplementedError
+    # --- answering ---
 
     def _answer_error(self, refused: RefusedError) -> bool:
         """An error answer, where nothing went out yet."""
-        self.entry.status = self.entry.status or refused.status
-        self.entry.outcome = self.entry.outcome or ("refused" if refused.status < 500 else "failed")
-        if self.answered:
+        entry = self.entry
+        entry.status = entry.status or refused.status
+        entry.outcome = entry.outcome or ("refused" if refused.status < 500 else "failed")
+        if self.replied:
             return False
-        headers = []
-        if refused.retry_after is not None:
-            headers.append((b"retry-after", b"%d" % refused.retry_after))
-        self.respond(refused.status, b"application/json", error_body(refused), headers=headers)
+        retry = b"" if refused.retry_after is None else b"retry-after: %d\r\n" % refused.retry_after
+        self.respond(refused.status, b"application/json", error_body(refused), more=retry)
         return True
 
-    def respond(
-        self,
-        status: int,
-        content_type: bytes,
-        body: bytes,
-        *,
-        headers: list[tuple[bytes, bytes]] | None = None,
-    ) -> None:
-        """A whole answer."""
-        self.answered = True
+    def respond(self, status: int, content_type: bytes, body: bytes, *, more: bytes = b"") -> None:
+        """A whole answer; `more` are further header lines."""
+        self.replied = True
         self.entry.status = status
-        lines = [
-            (b"content-type", content_type or b"application/json"),
-            (b"content-length", b"%d" % len(body)),
-            (b"x-request-id", self.upstream_id.encode("ascii")),
-            *(headers or []),
-        ]
+        lines = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b" % (
+            content_type or b"application/json", len(body), self.upstream_id.encode("ascii"), more,
+        )  # fmt: skip
         head = answer_head(status, lines, keep_alive=self.request.keep_alive)
         self.front.write(head if self.request.method == b"HEAD" else head + body)
 
-    def _account(self) -> None:
+    def conclude(self, *, keep_alive: bool = True) -> None:
+        """The end: give back, count, log, and let the client's connection go on."""
+        if self.over:
+            return
+        self.over = True
+        now = monotonic()
+        self.service.tally.cells[Total.REQUESTS_OPEN] -= 1
+        self.clean(now)
+        self._account(now)
+        if not self.gone:
+            self.front.finished(
+                now, keep_alive=keep_alive and self.request.keep_alive and self.entry.outcome != "cut"
+            )
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of what points back here, so that all of it is freed now and not by the collector of cycles."""
+        self.calls.clear()
+
+    def _account(self, now: float) -> None:
         tally, entry, position = self.service.tally, self.entry, self.position
-        total = self.clock() - self.started
+        total = now - self.started
         entry.total_ms = total * 1e3
         tally.by_class(position, PerClass.REQUESTS)
-        match entry.outcome:
-            case "":
-                entry.outcome = "ok" if entry.status < 400 else "refused"
-                if entry.status < 400:
-                    tally.by_class(position, PerClass.OK)
-                    tally.timing(position, Timing.E2E, total)
-                else:
-                    tally.by_class(
-                        position, PerClass.CLIENT_ERROR if entry.status < 500 else PerClass.SERVER_ERROR
-                    )
-            case "client-gone":
-                tally.by_class(position, PerClass.CLIENT_GONE)
-            case "broken" | "cut":
-                tally.by_class(position, PerClass.BROKEN_STREAM)
-            case _:
-                tally.by_class(
-                    position, PerClass.CLIENT_ERROR if entry.status < 500 else PerClass.SERVER_ERROR
-                )
+        if entry.outcome == "":
+            if entry.status < 400:
+                entry.outcome = "ok"
+                tally.by_class(position, PerClass.OK)
+                tally.timing(position, Timing.E2E, total)
+            else:
+                entry.outcome = "refused"
+                tally.by_class(position, _error_cell(entry.status))
+        elif entry.outcome == "client-gone":
+            tally.by_class(position, PerClass.CLIENT_GONE)
+        elif entry.outcome in ("broken", "cut"):
+            tally.by_class(position, PerClass.BROKEN_STREAM)
+        else:
+            tally.by_class(position, _error_cell(entry.status))
         if entry.retries:
             tally.by_class(position, PerClass.RETRIES, entry.retries)
         self.service.log.write(entry, time.time())
+
+
+def _error_cell(status: int) -> int:
+    return PerClass.CLIENT_ERROR if status < 500 else PerClass.SERVER_ERROR

@@ -13,7 +13,9 @@ from disaggc.ir.plan import Role
 from disaggc.proxy.board import Board, PerReplica, Shared, replica_cell
 from disaggc.proxy.engine_tls import engine_tls
 from disaggc.proxy.pool import ConnectionPool
+from disaggc.proxy.requests import engine_target
 from disaggc.proxy.tally import Tally
+from disaggc.proxy.upstream import Connection
 from disaggc.routing.choice import Chooser
 from disaggc.routing.circuit import Circuit
 from disaggc.routing.roles import seats
@@ -32,6 +34,7 @@ class Replica:
         "_first",
         "_health",
         "_others",
+        "_targets",
         "_waiting",
         "authority",
         "circuit",
@@ -50,6 +53,7 @@ class Replica:
         self.pool = pool
         self.circuit = circuit
         self.authority = b"%b:%d" % (entry.host.encode("ascii"), entry.port)
+        self._targets: dict[bytes, bytes] = {}
         self._cells = view.tally.cells
         self._first = replica_cell(slot, 0)
         self._board = view.board
@@ -87,6 +91,17 @@ class Replica:
         if self._others:
             return self._board.total(self._first + cell)
         return self._cells[self._first + cell]
+
+    def target(self, path: bytes) -> bytes:
+        """Request line and Host of a POST to it; made once for each of the few paths."""
+        target = self._targets.get(path)
+        if target is None:
+            target = self._targets[path] = engine_target(b"POST", path, self.authority)
+        return target
+
+    def count_total(self, cell: int) -> None:
+        """Add one to a counter of the worker."""
+        self._cells[cell] += 1.0
 
     def count(self, cell: int) -> None:
         """Add one to a counter of this replica."""
@@ -136,6 +151,8 @@ class Fleet:
     ) -> None:
         self.table = table
         self.replicas: dict[str, Replica] = {}
+        self.connections: set[Connection] = earlier.connections if earlier else set()
+        """Every open one to an engine, of earlier generations too: owned, idle in its pool, or closing."""
         policy = table.policy if table.proxies == 1 else Policy.POWER_OF_TWO
         self.for_prefill = Chooser(policy, random.random)
         self.for_decode = Chooser(policy, random.random)
@@ -148,7 +165,11 @@ class Fleet:
                 seat.entry,
                 slot=slots[seat.entry.address],
                 pool=ConnectionPool(
-                    seat.entry.host, seat.entry.port, tls=tls, idle_s=table.timeouts.idle_upstream_s
+                    seat.entry.host,
+                    seat.entry.port,
+                    tls=tls,
+                    idle_s=table.timeouts.idle_upstream_s,
+                    connections=self.connections,
                 ),
                 circuit=Circuit(table.health.eject_after, table.health.open_s),
                 view=view,
@@ -163,7 +184,7 @@ class Fleet:
         self.part(earlier.apart if earlier else frozenset())
         for address, old in known.items():
             if self.replicas.get(address) is not old:
-                old.pool.close_all_idle()
+                old.pool.retire()
 
     def choose(
         self, among: Iterable[Replica], chooser: Chooser, *, now: float, prefix: bytes = b"",

@@ -21,60 +21,56 @@ class BadAnswerError(ValueError):
 
 @dataclass(slots=True)
 class Head:
-    """Status line and headers; names in lower case."""
+    """What the proxy needs of a status line and headers."""
 
     status: int
-    headers: list[tuple[bytes, bytes]]
+    content_type: bytes
+    """Empty when absent."""
     keep_alive: bool
     chunked: bool
     length: int | None
     """Content-Length; None for chunked and for answers that end with the connection."""
 
-    def value(self, name: bytes) -> bytes:
-        """The first value of a header, empty when absent."""
-        for known, value in self.headers:
-            if known == name:
-                return value
-        return b""
+    @property
+    def event_stream(self) -> bool:
+        """Whether the body is a stream of events that can be passed on in its own chunks."""
+        return self.chunked and self.status == 200 and self.content_type.startswith(b"text/event-stream")
 
 
 def parse_head(text: bytes) -> Head:
     """The head without its final empty line; BadAnswerError when a length could be read two ways."""
-    lines = text.split(b"\r\n")
-    match = _STATUS.fullmatch(lines[0])
+    first, *lines = text.split(b"\r\n")
+    match = _STATUS.fullmatch(first)
     if match is None:
         raise BadAnswerError("not an HTTP status line")
-    status = int(match[2])
-    headers: list[tuple[bytes, bytes]] = []
-    keep_alive, chunked, length = match[1] == b"1", False, None
-    for line in lines[1:]:
+    if text.count(b"\n") != len(lines) or text.count(b"\r") != len(lines):
+        raise BadAnswerError("a bare line end in the head")
+    content_type, keep_alive, chunked, length = b"", match[1] == b"1", False, None
+    for line in lines:
         name, colon, value = line.partition(b":")
-        if (
-            not colon
-            or not name
-            or name[-1:] in b" \t"
-            or name[:1] in b" \t"
-            or b"\n" in line
-            or b"\r" in line
-        ):
+        if not colon or not name or name.strip() != name:
             raise BadAnswerError("not an HTTP header")
-        name, value = name.lower(), value.strip()
-        headers.append((name, value))
-        if name == b"content-length":
-            if not value.isdigit() or (length is not None and length != int(value)):
-                raise BadAnswerError("content-length is not one number")
-            length = int(value)
-        elif name == b"transfer-encoding":
-            if value.lower() != b"chunked":
-                raise BadAnswerError("unknown transfer-encoding")
-            chunked = True
-        elif name == b"connection":
-            keep_alive = b"close" not in value.lower() and (keep_alive or b"keep-alive" in value.lower())
+        match name.lower():
+            case b"content-length":
+                value = value.strip()
+                if not value.isdigit() or (length is not None and length != int(value)):
+                    raise BadAnswerError("content-length is not one number")
+                length = int(value)
+            case b"transfer-encoding":
+                if value.strip().lower() != b"chunked":
+                    raise BadAnswerError("unknown transfer-encoding")
+                chunked = True
+            case b"connection":
+                value = value.lower()
+                keep_alive = b"close" not in value and (keep_alive or b"keep-alive" in value)
+            case b"content-type":
+                content_type = content_type or value.strip()
     if chunked and length is not None:
         raise BadAnswerError("both content-length and transfer-encoding")
+    status = int(match[2])
     if status in (204, 304) or status < 200:
         chunked, length = False, 0
-    return Head(status, headers, keep_alive, chunked, length)
+    return Head(status, content_type, keep_alive, chunked, length)
 
 
 class ChunkBorders:

@@ -1,6 +1,6 @@
 """One client connection: requests one at a time, answers with back-pressure both ways, deadlines of its own.
 
-Hands each request to a task and knows nothing of what it does.
+Hands each request to an exchange and knows nothing of what that does.
 """
 
 from __future__ import annotations
@@ -25,6 +25,13 @@ LINGER_S = 2.0
 
 class Running(Protocol):
     """A request being served."""
+
+    def start(self) -> None:
+        """Serve; may be finished when this returns."""
+
+    @property
+    def tokens_so_far(self) -> int:
+        """Of a running stream."""
 
     def tick(self, now: float) -> None:
         """Check deadlines."""
@@ -102,7 +109,8 @@ class Front(Intake):
     def arrived(self, request: Request) -> None:
         """Serve it, or let it wait for the one before it."""
         if self.running is None and not self.closing:
-            self.running = self._serve(self, request)
+            running = self.running = self._serve(self, request)
+            running.start()
             return
         if self._queue is None:
             self._queue = deque()
@@ -125,20 +133,24 @@ class Front(Intake):
         if connection is not None and self._stalled_since:
             connection.pause()
 
-    def finished(self, *, keep_alive: bool) -> None:
+    def finished(self, now: float, *, keep_alive: bool) -> None:
         """The answer is complete: next request, or close."""
         self.running = None
         self._throttled = None
-        self.since = monotonic()
+        self.since = now
         if self.transport is None:
             return
         if not keep_alive or self.closing or (self.service.draining and not self._queue):
             self.closing = True
             self.transport.close()
             return
+        if self._queue is None:
+            return
         if self._queue:
-            self.running = self._serve(self, self._queue.popleft())
-        if not self._queue and not self.transport.is_reading():
+            running = self.running = self._serve(self, self._queue.popleft())
+            running.start()
+        if not self._queue and self.transport is not None and not self.transport.is_reading():
+            self._queue = None
             self.transport.resume_reading()
 
     def abort(self) -> None:
@@ -157,10 +169,10 @@ class Front(Intake):
             self.transport.abort()
             return
         body = error_body(refused)
-        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        lines = b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
         if refused.status == 401:
-            headers.append((b"www-authenticate", b"Bearer"))
-        self.transport.write(answer_head(refused.status, headers, keep_alive=False) + body)
+            lines += b"www-authenticate: Bearer\r\n"
+        self.transport.write(answer_head(refused.status, lines, keep_alive=False) + body)
         self.since = monotonic()
         if self.receiving and self.transport.can_write_eof():
             self.transport.write_eof()

@@ -1,13 +1,12 @@
 """Admission before the first leg: a request gets a decode replica with room for it, waits its turn, or is refused.
 
-Knows load and limits, not HTTP bodies. Waiting ends by the caller's deadline.
+Knows load and limits, not HTTP bodies. Who waits is told by a callback, and leaves by its own deadline.
 """
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass, field
-from time import monotonic
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import RefusedError
@@ -18,13 +17,13 @@ from disaggc.routing.admission import ServedRate, WaitingLine, has_room
 
 @dataclass(slots=True, eq=False)
 class Wish:
-    """What a request wants: room for `tokens`, at a priority, near its prefix."""
+    """What a waiting request wants: room for `tokens`, near its prefix."""
 
     tokens: float
-    priority: int
     prefix: bytes
     remote: bool
-    granted: asyncio.Future[Replica] | None = field(default=None)
+    granted: Callable[[Replica], None]
+    """Called with the replica, in which it then has its room; never raises."""
 
 
 class Gate:
@@ -35,103 +34,94 @@ class Gate:
         self._workers = workers
         self._line: WaitingLine[Wish] = WaitingLine(0)
         self._served = ServedRate()
+        self._pumping = False
         self.use(fleet)
 
     def use(self, fleet: Fleet) -> None:
         """A new generation."""
         self.fleet = fleet
         self._limits = fleet.table.admission
+        self._share = fleet.table.proxies
         self._line.limit = (
-            max(1, self._limits.queue // (self._workers * fleet.table.proxies)) if self._limits.queue else 0
+            max(1, self._limits.queue // (self._workers * self._share)) if self._limits.queue else 0
         )
 
-    def admit(self, wish: Wish) -> Replica | asyncio.Future[Replica]:
-        """The replica, reserved; or the future of one; RefusedError 429 when the line is full, 503 without replicas."""
-        now = monotonic()
-        replica = None if len(self._line) else self._grant(wish, now)
-        if replica is not None:
-            return replica
+    def admit(self, tokens: float, prefix: bytes, now: float, *, remote: bool) -> Replica | None:
+        """The replica, reserved; None when the request has to wait."""
+        return None if len(self._line) else self._grant(tokens, prefix, now, remote=remote)
+
+    def wait(self, wish: Wish, priority: int, now: float) -> None:
+        """Wait in line; RefusedError 429 when that is full, 503 without replicas."""
         if not any(r.available(now) for r in self.fleet.servers):
             self._tally.cells[Total.REFUSED_NO_REPLICA] += 1
             raise RefusedError(503, "no engine is available", retry_after=2)
-        wish.granted = asyncio.get_running_loop().create_future()
-        if not self._line.offer(wish, wish.priority):
+        if not self._line.offer(wish, priority):
             self._tally.cells[Total.REFUSED_QUEUE] += 1
             wait = self._served.retry_after(len(self._line), now)
             raise RefusedError(429, "the service is at its limit, try again later", retry_after=wait)
         self._tally.cells[Total.QUEUE] = len(self._line)
-        return wish.granted
 
     def give_up(self, wish: Wish) -> None:
         """A waiting request left or ran out of time."""
         self._line.leave(wish)
         self._tally.cells[Total.QUEUE] = len(self._line)
-        future = wish.granted
-        if future is not None and future.done() and not future.cancelled() and future.exception() is None:
-            self.release(future.result(), wish.tokens)
 
-    def release(self, replica: Replica, tokens: float) -> None:
+    def release(self, replica: Replica, tokens: float, now: float) -> None:
         """A request ended: its room is free, and the next may come in."""
         self._tally.cells[Total.TOKENS_OPEN] -= tokens
         replica.release(tokens)
-        self._served.finished(monotonic())
+        self._served.finished(now)
         if len(self._line):
-            self.pump()
+            self.pump(now)
 
-    def pump(self) -> None:
-        """Let in who fits, in order."""
-        now = monotonic()
-        while (wish := self._line.first()) is not None:
-            if wish.granted is None or wish.granted.done():
+    def pump(self, now: float) -> None:
+        """Let in who fits, in order. One that ends at once frees its room for the next turn of the same loop."""
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            while (wish := self._line.first()) is not None:
+                replica = self._grant(wish.tokens, wish.prefix, now, remote=wish.remote)
+                if replica is None:
+                    break
                 self._line.take()
-                continue
-            replica = self._grant(wish, now)
-            if replica is None:
-                break
-            self._line.take()
-            wish.granted.set_result(replica)
-        self._tally.cells[Total.QUEUE] = len(self._line)
+                wish.granted(replica)
+        finally:
+            self._pumping = False
+            self._tally.cells[Total.QUEUE] = len(self._line)
 
-    def _grant(self, wish: Wish, now: float) -> Replica | None:
-        if not self._service_has_room(wish.tokens) or not (not wish.remote or self._prefill_has_room(now)):
+    def _grant(self, ask: float, prefix: bytes, now: float, *, remote: bool) -> Replica | None:
+        limits, share, fleet = self._limits, self._share, self.fleet
+        if (limits.max_requests is not None or limits.max_tokens is not None) and not self._service_has_room(
+            ask
+        ):
             return None
-        replica = self.fleet.choose(
-            self.fleet.servers,
-            self.fleet.for_decode,
-            now=now,
-            prefix=wish.prefix,
-            fits=lambda r: self._fits(r, wish.tokens),
-        )  # fmt: skip
+        if (
+            remote
+            and limits.prefill_tokens is not None
+            and not self._prefill_has_room(limits.prefill_tokens, now)
+        ):
+            return None
+        fitting = [
+            r
+            for r in fleet.servers
+            if r.available(now)
+            and has_room(r.entry, limits, requests=r.requests * share, tokens=r.tokens * share, ask=ask)
+        ]
+        replica = fleet.for_decode.choose(fitting, prefix)
         if replica is not None:
-            self._tally.cells[Total.TOKENS_OPEN] += wish.tokens
-            replica.take(wish.tokens)
+            self._tally.cells[Total.TOKENS_OPEN] += ask
+            replica.take(ask)
         return replica
 
-    def _fits(self, replica: Replica, ask: float) -> bool:
-        share = self.fleet.table.proxies
-        return has_room(
-            replica.entry,
-            self._limits,
-            requests=replica.requests * share,
-            tokens=replica.tokens * share,
-            ask=ask,
-        )
-
     def _service_has_room(self, ask: float) -> bool:
-        share = self.fleet.table.proxies
-        limits = self._limits
-        if limits.max_requests is None and limits.max_tokens is None:
-            return True
-        servers = self.fleet.servers
+        share, limits, servers = self._share, self._limits, self.fleet.servers
         requests = sum(r.requests for r in servers) * share
         if limits.max_requests is not None and requests + share > limits.max_requests:
             return False
         tokens = sum(r.tokens for r in servers) * share
         return limits.max_tokens is None or requests == 0 or tokens + ask <= limits.max_tokens
 
-    def _prefill_has_room(self, now: float) -> bool:
-        limit = self._limits.prefill_tokens
-        if limit is None:
-            return True
+    def _prefill_has_room(self, limit: int, now: float) -> bool:
         prefills = [r for r in self.fleet.prefills if r.available(now)]
-        return not prefills or any(r.tokens * self.fleet.table.proxies < limit for r in prefills)
+        return not prefills or any(r.tokens * self._share < limit for r in prefills)

@@ -27,7 +27,7 @@ class Intake(asyncio.Protocol):
     """Bytes in, requests out."""
 
     __slots__ = (
-        "_body", "_body_size", "_field_bytes", "_fields", "_headers", "_in_body", "_parser", "_url",
+        "_body", "_body_size", "_field_bytes", "_fields", "_headers", "_in_body", "_old", "_parser", "_url", "_whole",
         "closing", "receiving", "service", "since", "transport",
     )  # fmt: skip
 
@@ -38,6 +38,9 @@ class Intake(asyncio.Protocol):
         self.since = 0.0
         """When the connection last got on: a request's start, a piece of its body, the end of an answer."""
         self._parser = httptools.HttpRequestParser(self)
+        self._whole: list[Request] = []
+        """Complete, but not handed on: that is done when the parser has returned."""
+        self._old = False
         self._fresh()
 
     def _fresh(self) -> None:
@@ -58,6 +61,10 @@ class Intake(asyncio.Protocol):
         """Answer what never became a request, and close."""
         raise NotImplementedError
 
+    def abort(self) -> None:
+        """Cut the connection."""
+        raise NotImplementedError
+
     def data_received(self, data: bytes) -> None:
         """Bytes of requests."""
         if self.closing:
@@ -68,14 +75,25 @@ class Intake(asyncio.Protocol):
         self._field_bytes += len(data)
         try:
             self._parser.feed_data(data)
+            while self._whole:
+                self.arrived(self._whole.pop(0))
         except httptools.HttpParserCallbackError as exc:
             said = exc.__context__
-            self.refuse(said if isinstance(said, RefusedError) else RefusedError(400, "bad request"))
+            self._reject(said if isinstance(said, RefusedError) else RefusedError(400, "bad request"))
         except httptools.HttpParserError:
-            self.refuse(RefusedError(400, "the request is not valid HTTP/1.1"))
+            self._reject(RefusedError(400, "the request is not valid HTTP/1.1"))
+        except RefusedError as refused:
+            self._reject(refused)
         else:
             if not self._in_body and self._field_bytes > self.service.table.limits.header_bytes:
                 self.refuse(RefusedError(431, "the request headers are too large"))
+
+    def _reject(self, refused: RefusedError) -> None:
+        """Refuse what came last; a request before it that came with it would be taken for the one answered."""
+        if self._whole:
+            self.abort()
+        else:
+            self.refuse(refused)
 
     def on_message_begin(self) -> None:
         """A request starts."""
@@ -114,11 +132,12 @@ class Intake(asyncio.Protocol):
         headers = self._headers
         if self._parser.should_upgrade():
             raise RefusedError(400, "protocol upgrades are not supported")
-        if self._parser.get_http_version() == "1.1":
-            if b"host" not in headers:
-                raise RefusedError(400, "the Host header is missing")
-        elif b"transfer-encoding" in headers:
-            raise RefusedError(400, "HTTP/1.0 has no transfer-encoding")
+        self._old = self._parser.get_http_version() != "1.1"
+        if self._old:
+            if b"transfer-encoding" in headers:
+                raise RefusedError(400, "HTTP/1.0 has no transfer-encoding")
+        elif b"host" not in headers:
+            raise RefusedError(400, "the Host header is missing")
         length = headers.get(b"content-length", b"")
         limit = self.service.table.limits.body_bytes
         if length and int(length) > limit:
@@ -156,7 +175,7 @@ class Intake(asyncio.Protocol):
             headers=self._headers,
             body=b"".join(self._body) if len(self._body) != 1 else self._body[0],
             keep_alive=self._parser.should_keep_alive(),
-            old=self._parser.get_http_version() != "1.1",
+            old=self._old,
         )
         self._fresh()
-        self.arrived(request)
+        self._whole.append(request)

@@ -6,7 +6,6 @@ Knows load and cohorts, not requests.
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from time import monotonic
 from typing import NamedTuple
 
 from disaggc.proxy.fleet import Fleet, Replica
@@ -19,9 +18,10 @@ class Pair(NamedTuple):
     decode: Replica
 
 
-def choose_pair(fleet: Fleet, decode: Replica, *, tried: AbstractSet[str], prefix: bytes) -> Pair | None:
+def choose_pair(
+    fleet: Fleet, decode: Replica, *, tried: AbstractSet[str], prefix: bytes, now: float
+) -> Pair | None:
     """A prefill replica for this decode; decode moves to another cohort where only that has an untried one."""
-    now = monotonic()
     for skip in (tried, frozenset[str]()) if tried else (tried,):
         prefill = _prefill_for(fleet, decode, skip, now=now, prefix=prefix)
         if prefill is not None:
@@ -39,5 +39,7 @@ def choose_pair(fleet: Fleet, decode: Replica, *, tried: AbstractSet[str], prefi
 def _prefill_for(
     fleet: Fleet, decode: Replica, skip: AbstractSet[str], *, now: float, prefix: bytes
 ) -> Replica | None:
-    among = [r for r in fleet.prefills_for(decode) if r.address not in skip]
+    among = fleet.prefills_for(decode)
+    if skip:
+        among = [r for r in among if r.address not in skip]
     return fleet.choose(among, fleet.for_prefill, now=now, prefix=prefix)

@@ -1,4 +1,4 @@
-"""The keep-alive connections to one engine, the most recently used first. Knows no HTTP."""
+"""The connections to one engine: idle ones, the most recently used first, and new ones. Knows no HTTP."""
 
 from __future__ import annotations
 
@@ -7,71 +7,96 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
+from typing import Protocol
 
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.upstream import Connection
 
 
-class ConnectionPool:
-    """Keep-alive connections to one engine, the most recently used first."""
+class Opener(Protocol):
+    """Who waits for a new connection; told exactly once, later."""
 
-    def __init__(self, host: str, port: int, *, tls: ssl.SSLContext | None, idle_s: float) -> None:
+    def opened(self, connection: Connection) -> None:
+        """It is open, and owned by whom is told here."""
+
+    def failed(self, error: LegError) -> None:
+        """It cannot be opened in time."""
+
+
+class ConnectionPool:
+    """Keep-alive connections to one engine."""
+
+    def __init__(
+        self, host: str, port: int, *, tls: ssl.SSLContext | None, idle_s: float, connections: set[Connection]
+    ) -> None:
         self._host = host.strip("[]")
         self._port = port
         self._tls = tls
         self.idle_s = idle_s
-        self._idle: deque[Connection] = deque()
-        self._open: set[Connection] = set()
+        self.idle: deque[Connection] = deque()
+        self._connections = connections
+        """Where every open one is listed, those of other pools of this worker too."""
+        self._retired = False
+        self._opening: set[asyncio.Task[None]] = set()
         self.on_connect: Callable[[], None] = lambda: None
 
-    def idle(self) -> Connection | None:
-        """A connection that is open and not too old, the most recently used first."""
-        oldest = monotonic() - self.idle_s
-        while self._idle:
-            connection = self._idle.pop()
+    def take(self, now: float) -> Connection | None:
+        """An idle connection that is open and not too old, the most recently used first."""
+        idle, oldest = self.idle, now - self.idle_s
+        while idle:
+            connection = idle.pop()
             if connection.idle_since >= oldest and connection.usable:
                 return connection
             connection.close()
         return None
 
-    async def connect(self, timeout_s: float) -> Connection:
-        """A new connection; LegError when it cannot be opened in time."""
+    def open(self, opener: Opener, timeout_s: float) -> None:
+        """A new connection for the opener."""
         self.on_connect()
+        task = asyncio.get_running_loop().create_task(self._open(opener, timeout_s))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _open(self, opener: Opener, timeout_s: float) -> None:
         try:
             async with asyncio.timeout(timeout_s):
                 _, connection = await asyncio.get_running_loop().create_connection(
                     lambda: Connection(self), self._host, self._port, ssl=self._tls
                 )
         except TimeoutError:
-            raise LegError("connect", status=504, sent=False) from None
+            opener.failed(LegError("connect", status=504, sent=False))
         except OSError:
-            raise LegError("connect", sent=False) from None
-        self._open.add(connection)
-        return connection
+            opener.failed(LegError("connect", sent=False))
+        else:
+            opener.opened(connection)
+
+    # --- what connections tell ---
+
+    def made(self, connection: Connection) -> None:
+        """A connection is open."""
+        self._connections.add(connection)
 
     def put_back(self, connection: Connection) -> None:
-        """The connection's answer is complete."""
-        if not connection.usable:
-            return
-        connection.idle_since = monotonic()
-        connection.resume()
-        self._idle.append(connection)
+        """Nobody owns the connection."""
+        if self._retired:
+            connection.close()
+        elif connection.usable:
+            connection.idle_since = monotonic()
+            self.idle.append(connection)
 
     def forget(self, connection: Connection) -> None:
         """The connection is gone."""
-        self._open.discard(connection)
+        self._connections.discard(connection)
+
+    # --- cleaning ---
 
     def close_idle(self, now: float) -> None:
         """Close what has been idle too long; the engine would close it under a request otherwise."""
-        while self._idle and self._idle[0].idle_since < now - self.idle_s:
-            self._idle.popleft().close()
+        while self.idle and self.idle[0].idle_since < now - self.idle_s:
+            self.idle.popleft().close()
 
-    def close_all_idle(self) -> None:
-        """The replica is no longer used for new requests."""
-        while self._idle:
-            self._idle.pop().close()
-
-    @property
-    def open_connections(self) -> int:
-        """Open connections, idle ones included."""
-        return len(self._open)
+    def retire(self) -> None:
+        """The replica gets no new requests: connections close as they become idle."""
+        self._retired = True
+        while self.idle:
+            self.idle.pop().close()

@@ -5,19 +5,14 @@ A request that decode would refuse after prefill has run strands KV, so it is re
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+import msgspec
 
-from disaggc.proxy.asks import Api, Ask
+from disaggc.proxy.answers import Answer
+from disaggc.proxy.asks import Ask
 from disaggc.proxy.board import Total
-from disaggc.proxy.failures import LegError, RefusedError, Stage
-from disaggc.proxy.legs import Message, send
-from disaggc.proxy.requests import engine_head, forwarded
+from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.service import Service
 from disaggc.routing.length import LengthVerdict
-
-if TYPE_CHECKING:
-    from disaggc.proxy.exchange import Exchange
 
 TOKENIZE_S = 5.0
 
@@ -32,31 +27,35 @@ def check_model(service: Service, ask: Ask) -> None:
         )
 
 
-async def check_length(x: Exchange, ask: Ask) -> float:
-    """Prompt tokens, exact or expected; RefusedError 400 when prompt and wanted output cannot fit."""
-    service = x.service
+def prompt_length(service: Service, ask: Ask) -> float | None:
+    """Prompt tokens, exact or expected, None where only an engine can tell whether prompt and wanted output fit.
+
+    RefusedError 400 when they cannot.
+    """
     limit = service.table.max_model_len
-    room = limit - (ask.output_limit or 1)
     if ask.prompt_tokens is not None:
-        if ask.single and ask.prompt_tokens > room:
-            raise _too_long(service, ask.prompt_tokens, ask)
+        if ask.single:
+            check_length(service, ask, ask.prompt_tokens)
         return ask.prompt_tokens
     expected = service.lengths.tokens(ask.prompt_bytes)
     if not ask.countable or not ask.single:
         return min(expected, limit)
-    match service.lengths.verdict(ask.prompt_bytes, room):
-        case LengthVerdict.TOO_LONG:
-            raise _too_long(service, round(service.lengths.at_least(ask.prompt_bytes)), ask)
-        case LengthVerdict.ASK:
-            exact = await _tokenize(x, ask)
-            if exact is not None and exact > room:
-                raise _too_long(service, exact, ask)
-            return exact or expected
+    match service.lengths.verdict(ask.prompt_bytes, limit - (ask.output_limit or 1)):
         case LengthVerdict.FITS:
             return expected
+        case LengthVerdict.TOO_LONG:
+            raise _too_long(service, ask, round(service.lengths.at_least(ask.prompt_bytes)))
+        case LengthVerdict.ASK:
+            return None if ask.tokenizable else expected
 
 
-def _too_long(service: Service, tokens: int, ask: Ask) -> RefusedError:
+def check_length(service: Service, ask: Ask, tokens: int) -> None:
+    """RefusedError 400 when so many tokens and the wanted output do not fit."""
+    if tokens > service.table.max_model_len - (ask.output_limit or 1):
+        raise _too_long(service, ask, tokens)
+
+
+def _too_long(service: Service, ask: Ask, tokens: int) -> RefusedError:
     service.tally.cells[Total.REFUSED_LENGTH] += 1
     limit = service.table.max_model_len
     wanted = ask.output_limit or 1
@@ -65,38 +64,15 @@ def _too_long(service: Service, tokens: int, ask: Ask) -> RefusedError:
     )
 
 
-_TOKENIZED = {
-    Api.CHAT: frozenset({"model", "messages", "tools", "chat_template_kwargs"}),
-    Api.COMPLETIONS: frozenset({"model", "prompt"}),
-}
+class _Counted(msgspec.Struct):
+    count: int
 
 
-async def _tokenize(x: Exchange, ask: Ask) -> int | None:
-    """The engine's own count; None when it cannot be had, then the engine decides."""
-    keep = _TOKENIZED.get(ask.api)
-    replica = x.service.fleet.any_engine(x.clock())
-    if keep is None or replica is None:
+def counted(answer: Answer) -> int | None:
+    """The engine's own count of a prompt; None when it gave none, then the engine decides."""
+    if answer.head.status != 200:
         return None
-    x.service.tally.cells[Total.TOKENIZE_CALLS] += 1
-    parts = [ask.body[m.start : m.end] for m in ask.found if m.key in keep]
-    body = b"{" + b",".join(parts) + b"}"
-    head = engine_head(
-        b"POST",
-        b"/tokenize",
-        replica.authority,
-        lines=forwarded(x.request.headers),
-        request=x.upstream_id,
-        size=len(body),
-    )
     try:
-        _, future = await send(
-            replica,
-            Message(head, [body], stream=False),
-            x.connections,
-            connect_s=x.service.table.timeouts.connect_s,
-        )
-        answer = await x.within(Stage.QUEUE, TOKENIZE_S, future)
-        count = json.loads(answer.body).get("count") if answer.head.status == 200 else None
-    except (LegError, ValueError, AttributeError):
+        return msgspec.json.decode(answer.body, type=_Counted).count
+    except msgspec.DecodeError:
         return None
-    return count if isinstance(count, int) else None

@@ -8,111 +8,141 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine, Mapping
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from disaggc.proxy.board import Total
-from disaggc.proxy.failures import LegError
-from disaggc.proxy.legs import Message, handed_over, send
-from disaggc.proxy.requests import engine_head, forwarded
-from disaggc.proxy.upstream import Connection
+from disaggc.proxy.call import Call
+from disaggc.proxy.failures import LegError, Stage
+from disaggc.proxy.requests import engine_request, engine_target
+from disaggc.proxy.verdicts import handed_over
 
 if TYPE_CHECKING:
     from disaggc.proxy.answers import Answer
     from disaggc.proxy.fleet import Replica
     from disaggc.proxy.service import Service
+    from disaggc.proxy.upstream import Connection
 
 RELEASE_S = 5.0
 SALVAGE_S = 1.0
-_TARGET = b"/v1/chat/completions"
+TRIES = 2
+_PATH = b"/v1/chat/completions"
 
 
 class Releases:
     """Releases under way; they outlive the request they clean up after."""
 
     def __init__(self) -> None:
-        self._running: set[asyncio.Task[None]] = set()
+        self.running: set[Release | Salvage] = set()
 
-    def start(self, service: Service, params: bytes, cohort: str, *, headers: Mapping[bytes, bytes]) -> None:
-        """Release in the background."""
-        self._run(_release(service, params, cohort, lines=forwarded(headers)))
+    def start(self, service: Service, params: bytes, cohort: str, *, lines: bytes) -> None:
+        """Release in the background; `lines` are the client's header lines that engines see."""
+        release = Release(service, params, cohort, lines=lines)
+        self.running.add(release)
+        release.start()
 
-    def salvage(
-        self, service: Service, connection: Connection, prefill: Replica, *, headers: Mapping[bytes, bytes]
-    ) -> None:
+    def salvage(self, service: Service, connection: Connection, prefill: Replica, *, lines: bytes) -> None:
         """Hang up on a prefill that is no longer wanted; if it had finished, release what it keeps."""
-        # Hung up before this returns: whoever cleans up after the request must find the connection taken over.
-        answer = connection.hang_up()
-        self._run(_salvage(service, connection, answer, prefill=prefill, lines=forwarded(headers)))
+        self.running.add(Salvage(service, connection, prefill, lines=lines))
 
-    def _run(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+    def tick(self, now: float) -> None:
+        """Called by the sweep."""
+        for one in tuple(self.running):
+            if now > one.deadline:
+                one.expire()
 
     async def finish(self) -> None:
         """Wait for those under way."""
-        if self._running:
-            await asyncio.wait(self._running, timeout=RELEASE_S)
+        deadline = monotonic() + RELEASE_S
+        while self.running and monotonic() < deadline:
+            await asyncio.sleep(0.02)
+            self.tick(monotonic())
 
 
-async def _salvage(
-    service: Service,
-    connection: Connection,
-    future: asyncio.Future[Answer],
-    *,
-    prefill: Replica,
-    lines: bytes,
-) -> None:
-    try:
-        async with asyncio.timeout(SALVAGE_S):
-            answer = await future
-        params, _ = handed_over(answer, service.table.dialect)
-    except (LegError, TimeoutError):
-        return
-    finally:
-        connection.close()
-    await _release(service, params, prefill.entry.cohort, lines=lines)
+class Salvage:
+    """A connection on which a prefill's answer may still come; owns it until then, or until its time is over."""
+
+    def __init__(self, service: Service, connection: Connection, prefill: Replica, *, lines: bytes) -> None:
+        self._service = service
+        self._connection = connection
+        self._cohort = prefill.entry.cohort
+        self._lines = lines
+        self.deadline = monotonic() + SALVAGE_S
+        connection.hang_up(self)
+
+    def answered(self, answer: Answer) -> None:
+        """It had finished."""
+        self._service.releases.running.discard(self)
+        if not answer.ended:
+            answer.connection.close()
+        handed = handed_over(answer.body, self._service.table.dialect)
+        if not isinstance(handed, LegError):
+            self._service.releases.start(self._service, bytes(handed.params), self._cohort, lines=self._lines)
+
+    def failed(self, error: LegError) -> None:
+        """It had not: the engine has aborted it."""
+        del error
+        self._service.releases.running.discard(self)
+
+    def expire(self) -> None:
+        """Nothing came."""
+        self._service.releases.running.discard(self)
+        self._connection.close()
 
 
-async def _release(service: Service, params: bytes, cohort: str, *, lines: bytes) -> None:
-    cells = service.tally.cells
-    fleet = service.fleet
-    among = [r for r in fleet.decodes if r.entry.cohort == cohort]
-    body = (
-        b'{"model":"disaggc-release","messages":[{"role":"user","content":"."}],"max_tokens":1,'
-        + params
-        + b"}"
-    )
-    for _ in range(2):
-        # A replica whose circuit is open is better than none: refusing costs it nothing.
-        replica = fleet.choose(among, fleet.for_decode, now=monotonic()) or (among[0] if among else None)
-        if replica is None:
-            break
-        head = engine_head(
-            b"POST",
-            _TARGET,
-            replica.authority,
-            lines=lines,
-            request=f"release-{secrets.token_hex(12)}",
-            size=len(body),
+class Release:
+    """One release: up to TRIES decode engines are asked."""
+
+    def __init__(self, service: Service, params: bytes, cohort: str, *, lines: bytes) -> None:
+        self._service = service
+        self._lines = lines
+        self._body = (
+            b'{"model":"disaggc-release","messages":[{"role":"user","content":"."}],"max_tokens":1,'
+            b'"kv_transfer_params":%b}' % params
         )
-        owner: list[Connection] = []
-        try:
-            async with asyncio.timeout(RELEASE_S):
-                _, future = await send(
-                    replica, Message(head, [body], stream=False), owner, connect_s=RELEASE_S
-                )
-                answer = await future
-        except (LegError, TimeoutError):
-            among = [r for r in among if r is not replica]
-            continue
-        finally:
-            for connection in owner:
-                connection.abandon(owner)
-        if answer.head.status == 404:
-            cells[Total.RELEASES] += 1
+        self._among = [r for r in service.fleet.decodes if r.entry.cohort == cohort]
+        self._left = TRIES
+        self._call: Call | None = None
+
+    @property
+    def deadline(self) -> float:
+        """Of the try under way."""
+        return self._call.deadline if self._call is not None else 0.0
+
+    def start(self) -> None:
+        """Ask the next engine, or leave it to the lease."""
+        now, fleet = monotonic(), self._service.fleet
+        # A replica whose circuit is open is better than none: refusing costs it nothing.
+        replica = fleet.choose(self._among, fleet.for_decode, now=now) or next(iter(self._among), None)
+        if self._left == 0 or replica is None:
+            self._service.tally.cells[Total.RELEASES_FAILED] += 1
+            self._service.tally.cells[Total.LEASES_LEFT] += 1
+            self._service.releases.running.discard(self)
             return
-    cells[Total.RELEASES_FAILED] += 1
-    cells[Total.LEASES_LEFT] += 1
+        self._left -= 1
+        message = engine_request(
+            engine_target(b"POST", _PATH, replica.authority), self._body, lines=self._lines,
+            request=f"release-{secrets.token_hex(12)}",
+        )  # fmt: skip
+        self._call = Call(self, replica, Stage.TOTAL, last=now + RELEASE_S)
+        self._call.start(message, now, seconds=RELEASE_S, connect_s=RELEASE_S)
+
+    def took(self, call: Call, answer: Answer) -> None:
+        """404 is what a release is answered."""
+        del call
+        if answer.head.status == 404:
+            self._service.tally.cells[Total.RELEASES] += 1
+            self._service.releases.running.discard(self)
+        else:
+            self.start()
+
+    def missed(self, call: Call, error: LegError) -> None:
+        """Another engine, if there is one."""
+        del error
+        self._among = [r for r in self._among if r is not call.replica]
+        self.start()
+
+    def expire(self) -> None:
+        """The try under way has had its time."""
+        if self._call is not None:
+            self._call.expire()

@@ -9,12 +9,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from disaggc.proxy.failures import RefusedError
+from disaggc.proxy.upstream import Message
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._\-]{0,127}")
 _RANDOM_TAIL = re.compile(rb"-[0-9a-f]{8}\Z")
-_FORWARDED = (b"authorization", b"traceparent", b"tracestate", b"b3", b"x-b3-traceid", b"x-b3-spanid", b"x-b3-sampled",
-              b"x-b3-parentspanid", b"x-b3-flags", b"x-api-key", b"anthropic-version", b"anthropic-beta")  # fmt: skip
+_FORWARDED = frozenset({
+    b"authorization", b"traceparent", b"tracestate", b"b3", b"x-b3-traceid", b"x-b3-spanid", b"x-b3-sampled",
+    b"x-b3-parentspanid", b"x-b3-flags", b"x-api-key", b"anthropic-version", b"anthropic-beta",
+})  # fmt: skip
 """Headers an engine may see of the client's; all others stop here."""
+LARGE = 1 << 16
+"""Bodies above are sent beside their head instead of being copied behind it."""
 REASONS = {
     200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 404: b"Not Found", 405: b"Method Not Allowed",
     408: b"Request Timeout", 413: b"Content Too Large", 415: b"Unsupported Media Type", 422: b"Unprocessable Content",
@@ -50,25 +55,30 @@ def request_id(given: bytes | None) -> str:
 
 def forwarded(headers: Mapping[bytes, bytes]) -> bytes:
     """The client's headers that engines see, as header lines."""
-    return b"".join(b"%b: %b\r\n" % (name, headers[name]) for name in _FORWARDED if name in headers)
+    seen = _FORWARDED & headers.keys()
+    return b"".join([b"%b: %b\r\n" % (name, headers[name]) for name in seen]) if seen else b""
 
 
-def engine_head(
-    method: bytes, target: bytes, authority: bytes, *, lines: bytes, request: str, size: int | None
-) -> bytes:
-    """Head of a request to an engine; `lines` are header lines already checked."""
-    body = b"content-type: application/json\r\ncontent-length: %d\r\n" % size if size is not None else b""
-    return b"%b %b HTTP/1.1\r\nhost: %b\r\n%bx-request-id: %b\r\n%b\r\n" % (
-        method, target, authority, body, request.encode("ascii"), lines,
+def engine_request(target: bytes, body: bytes | None, *, lines: bytes, request: str) -> Message:
+    """A request to an engine; `target` as `engine_target` gives it, `lines` are header lines already checked."""
+    if body is None:
+        return b"%bx-request-id: %b\r\n%b\r\n" % (target, request.encode("ascii"), lines)
+    size = len(body)
+    head = b"%bcontent-type: application/json\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b\r\n" % (
+        target, size, request.encode("ascii"), lines,
     )  # fmt: skip
+    return (head, body) if size > LARGE else head + body
 
 
-def answer_head(status: int, headers: list[tuple[bytes, bytes]], *, keep_alive: bool) -> bytes:
-    """Head of an answer to a client."""
-    parts = [b"HTTP/1.1 %d %b\r\n" % (status, REASONS.get(status, b"Status"))]
-    parts += [b"%b: %b\r\n" % header for header in headers]
-    parts.append(b"\r\n" if keep_alive else b"connection: close\r\n\r\n")
-    return b"".join(parts)
+def engine_target(method: bytes, path: bytes, authority: bytes) -> bytes:
+    """Request line and Host of a request to an engine."""
+    return b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (method, path, authority)
+
+
+def answer_head(status: int, lines: bytes, *, keep_alive: bool) -> bytes:
+    """Head of an answer to a client; `lines` are header lines."""
+    close = b"" if keep_alive else b"connection: close\r\n"
+    return b"HTTP/1.1 %d %b\r\n%b%b\r\n" % (status, REASONS.get(status, b"Status"), lines, close)
 
 
 def error_body(refused: RefusedError) -> bytes:

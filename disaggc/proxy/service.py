@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
+from time import monotonic
 
 from disaggc.proxy.accesslog import AccessLog
 from disaggc.proxy.board import MAX_CLASSES, Total
@@ -76,7 +77,7 @@ class Service:
         self.fleet = Fleet(table, slots, self.view, earlier=self.fleet)
         self._adopt(table)
         self.gate.use(self.fleet)
-        self.gate.pump()
+        self.gate.pump(monotonic())
 
     def _adopt(self, table: RoutingTable) -> None:
         key = read_secret(table.api_key) if table.api_key else None

@@ -1,23 +1,30 @@
-"""Counting on the hot path: one worker's cells of the board. No labels, no locks, no text."""
+"""Counting on the hot path: one worker's cells of the board. No labels, no locks, no text.
+
+Counters are added at once; times and lengths are kept until the next `digest`, which sorts them into their bins.
+"""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 
 from disaggc.proxy.board import (
+    MAX_CLASSES,
     TIME_BINS,
+    Length,
     PerClass,
     Timing,
     class_cell,
     length_cell,
     timing_cell,
 )
-from disaggc.traffic.sketch import BINS, bin_of
+from disaggc.traffic.sketch import BINS, bin_of, bin_upper
 
 TIME_FLOOR_S = 0.00025
 _PER_OCTAVE = 4 / math.log(2)
-_TIMING_AT = timing_cell(0, Timing.TTFT)
-_CLASS_STEP = class_cell(1, PerClass.REQUESTS) - class_cell(0, PerClass.REQUESTS)
+_CLASS_AT = class_cell(0, PerClass.REQUESTS)
+_CLASS_STEP = class_cell(1, PerClass.REQUESTS) - _CLASS_AT
 
 
 def time_bin(seconds: float) -> int:
@@ -33,26 +40,56 @@ def time_edge(position: int) -> float:
     return math.inf if position >= TIME_BINS - 1 else float(TIME_FLOOR_S * 2 ** (position / 4))
 
 
+_TIME_EDGES = [time_edge(position) for position in range(TIME_BINS)]
+_LENGTH_EDGES = [bin_upper(position) for position in range(BINS)]
+
+
 class Tally:
     """One worker's counters."""
 
-    __slots__ = ("cells",)
+    __slots__ = ("cells", "lengths", "times")
 
     def __init__(self, cells: memoryview[float]) -> None:
         self.cells = cells
+        self.times: list[list[float]] = [[] for _ in range(MAX_CLASSES * Timing.SIZE)]
+        """Seconds since the last digest, by class and what was timed: `times[position * Timing.SIZE + timing]`."""
+        self.lengths: list[list[float]] = [[] for _ in range(MAX_CLASSES * Length.SIZE)]
+        """Tokens likewise."""
 
     def timing(self, position: int, timing: int, seconds: float) -> None:
         """One observation of a time, for the class at that position."""
-        start = _TIMING_AT + position * _CLASS_STEP + timing * (TIME_BINS + 1)
-        self.cells[start + time_bin(seconds)] += 1.0
-        self.cells[start + TIME_BINS] += seconds
+        self.times[position * Timing.SIZE + timing].append(seconds)
 
     def length(self, position: int, length: int, tokens: int) -> None:
         """One observation of a length."""
-        start = length_cell(position, length)
-        self.cells[start + bin_of(tokens)] += 1.0
-        self.cells[start + BINS] += tokens
+        self.lengths[position * Length.SIZE + length].append(tokens)
 
     def by_class(self, position: int, cell: int, amount: float = 1.0) -> None:
         """Add to a class counter."""
-        self.cells[class_cell(position, cell)] += amount
+        self.cells[_CLASS_AT + position * _CLASS_STEP + cell] += amount
+
+    def digest(self) -> None:
+        """Put what was observed into the cells."""
+        for index, times in enumerate(self.times):
+            if times:
+                start = timing_cell(*divmod(index, Timing.SIZE))
+                self._put(times, start, time_bin, edges=_TIME_EDGES)
+        for index, lengths in enumerate(self.lengths):
+            if lengths:
+                start = length_cell(*divmod(index, Length.SIZE))
+                self._put(lengths, start, bin_of, edges=_LENGTH_EDGES)
+
+    def _put(
+        self, values: list[float], start: int, bin_at: Callable[[float], int], *, edges: Sequence[float]
+    ) -> None:
+        """Sorted, the values of a bin stand together: one logarithm a bin in use instead of one a value."""
+        cells = self.cells
+        cells[start + len(edges)] += sum(values)
+        values.sort()
+        at, count = 0, len(values)
+        while at < count:
+            position = bin_at(values[at])
+            upto = max(at + 1, bisect_right(values, edges[position], at))
+            cells[start + position] += upto - at
+            at = upto
+        values.clear()

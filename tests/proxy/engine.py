@@ -132,7 +132,7 @@ class Engine:
             self._pull(params)
             return self._json(writer, 404, {"error": {"message": "unknown model", "code": 404}})
         if params.get("do_remote_decode"):
-            return await self._prefill(writer, fault)
+            return await self._prefill(body, writer, fault)
         self._pull(params)
         return await self._decode(body, writer, fault)
 
@@ -166,13 +166,18 @@ class Engine:
                 owner.pinned.discard(block)
                 self.pulled += 1
 
-    async def _prefill(self, writer, fault: Any) -> bool:
+    async def _prefill(self, body: dict, writer, fault: Any) -> bool:
         if self.prefill_s:
             await asyncio.sleep(self.prefill_s)
         answer: dict[str, Any] = {
             "id": "p", "choices": [{"index": 0, "text": "x", "finish_reason": "length"}],
-            "usage": {"prompt_tokens": 100, "completion_tokens": 1, "total_tokens": 101},
+            "usage": {
+                "prompt_tokens": 100, "completion_tokens": 1, "total_tokens": 101,
+                "prompt_tokens_details": {"cached_tokens": 16},
+            },
         }  # fmt: skip
+        if body.get("return_token_ids"):
+            answer["prompt_token_ids"] = [7, 8, 9]
         if fault == "no-params":
             answer["kv_transfer_params"] = None
         else:
@@ -187,7 +192,10 @@ class Engine:
 
     async def _decode(self, body: dict, writer, fault: Any) -> bool:
         count = min(self.tokens, body.get("max_tokens") or self.tokens)
-        usage = {"prompt_tokens": 100, "completion_tokens": count, "total_tokens": 100 + count}
+        usage: dict[str, Any] = {
+            "prompt_tokens": 100, "completion_tokens": count, "total_tokens": 100 + count,
+            "prompt_tokens_details": {"cached_tokens": 96 if body.get("kv_transfer_params") else 32},
+        }  # fmt: skip
         if not body.get("stream"):
             for _ in range(count):
                 await asyncio.sleep(self.step_s)

@@ -103,8 +103,16 @@ class Stack:
         finally:
             self._writer.close()
             await asyncio.wait_for(task, 10)
+            self.check_connections()
             for engine in (*self.prefills, *self.decodes):
                 await engine.stop()
+
+    def check_connections(self) -> None:
+        """Without a request, every open connection to an engine is idle in its pool."""
+        fleet = self.worker._service.fleet
+        idle = {connection for replica in fleet.replicas.values() for connection in replica.pool.idle}
+        left = [c for c in fleet.connections if c.usable and (c.owned or c not in idle)]
+        assert not left, f"{len(left)} connections to engines belong to nobody"
 
     def total(self, cell: Total) -> float:
         return self.board.total(cell)
@@ -131,8 +139,9 @@ class Stack:
     async def quiet(self, seconds: float = 2.0) -> None:
         """Wait until nothing runs any more."""
         async with asyncio.timeout(seconds):
-            while self.total(Total.REQUESTS_OPEN) or self.worker._service.releases._running:
+            while self.total(Total.REQUESTS_OPEN) or self.worker._service.releases.running:
                 await asyncio.sleep(0.01)
+        self.check_connections()
 
     @property
     def pinned(self) -> int:

@@ -114,6 +114,7 @@ def test_serves_counts_and_drains(tmp_path, workers):
             assert await p.metric("requests_in_flight") == 0
             assert await p.metric("output_tokens_total") == 120
             assert await p.metric("tokens_in_flight") == pytest.approx(0)
+            await asyncio.sleep(0.3)  # lengths and times reach the board with the next sweep
             async with p.session.get("/admin/lengths") as answer:
                 lengths = (await answer.json())["default"]
             assert sum(lengths["input"]["counts"]) == 30

@@ -5,7 +5,7 @@ from collections import deque
 import pytest
 
 from disaggc.proxy.board import Total
-from disaggc.proxy.dialects import handover, params_fault, params_text, protocol_of
+from disaggc.proxy.dialects import handover, params_fault, params_value, protocol_of
 from disaggc.routing.table import Dialect, KvEndpoint, ReplicaEntry
 from tests.proxy.engine import Engine
 from tests.proxy.harness import Stack, prompt, run
@@ -85,8 +85,8 @@ def test_what_decode_cannot_use_is_a_failed_prefill(params, fault):
     assert said is None if fault is None else fault in said
 
 
-def test_params_text_is_a_member():
-    assert json.loads(b"{" + params_text({"a": 1}) + b"}") == {"kv_transfer_params": {"a": 1}}
+def test_params_value_is_json():
+    assert json.loads(bytes(params_value({"a": 1}))) == {"a": 1}
 
 
 @pytest.mark.parametrize("dialect", CONCURRENT)

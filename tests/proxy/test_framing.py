@@ -94,6 +94,6 @@ def test_head():
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nConnection: close"
     )
     assert (head.status, head.chunked, head.length, head.keep_alive) == (200, True, None, False)
-    assert head.value(b"content-type") == b"text/event-stream"
+    assert head.content_type == b"text/event-stream"
     assert parse_head(b"HTTP/1.1 204 No Content").length == 0
     assert parse_head(b"HTTP/1.0 200 OK\r\ncontent-length: 3").keep_alive is False

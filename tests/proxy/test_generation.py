@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from disaggc.proxy.board import Total
+from disaggc.proxy.board import PerClass, Total, class_cell
 from tests.proxy.engine import Engine
 from tests.proxy.harness import Stack, prompt, read_reply, request, run
 
@@ -383,8 +383,6 @@ def test_stale_connection_is_replaced_without_an_error():
         async with Stack(prefills=[], decodes=[Engine("d0")]).up() as s:
             for _ in range(5):
                 assert (await s.ask(prompt())).status == 200
-                for connection in list(s.worker._service.fleet.replicas["chat/decode/0"].pool._idle):
-                    connection.transport.get_extra_info("socket")
                 s.decodes[0].script.append("reset")
                 assert (await s.ask(prompt())).status == 200
             assert s.total(Total.STALE_RETRIES) == 5
@@ -486,5 +484,49 @@ def test_affinity_keeps_a_session_on_its_replica():
                     await s.ask(prompt(prompt=f"turn {turn} " * 50), x_session_id=f"s{session}")
             assert sum(len(e.seen) for e in s.decodes) == 30
             assert all(len(e.seen) % 5 == 0 for e in s.decodes)
+
+    run(go())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_tokens_that_decode_fetched_are_not_called_cached(stream):
+    async def go():
+        async with Stack().up() as s:
+            for text, cached in (("hello world " * 40, 16), ("short", 32)):
+                reply = await s.ask(
+                    prompt(
+                        prompt=text, stream=stream, stream_options={"include_usage": True} if stream else None
+                    )
+                )
+                usage = reply.events[-2]["usage"] if stream else reply.json["usage"]
+                assert usage == {
+                    "prompt_tokens": 100, "completion_tokens": 4, "total_tokens": 104,
+                    "prompt_tokens_details": {"cached_tokens": cached},
+                }  # fmt: skip
+            await s.quiet()
+            assert s.total(class_cell(0, PerClass.TOKENS_CACHED)) == 48
+
+    run(go())
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "handed"),
+    [
+        ("/v1/chat/completions", "hello " * 100, True),
+        ("/v1/chat/completions", [{"type": "image_url", "image_url": {"url": "data:,x"}}], False),
+        ("/v1/messages", "hello " * 100, False),
+    ],
+)
+def test_decode_of_a_chat_gets_the_tokens_that_prefill_made(path, content, handed):
+    async def go():
+        async with Stack().up() as s:
+            padding = {"role": "system", "content": "be kind " * 60}
+            reply = await s.ask(
+                {"model": "m", "messages": [padding, {"role": "user", "content": content}]}, path
+            )
+            assert reply.status == 200
+            params = s.decodes[0].seen[0]["body"]["kv_transfer_params"]
+            assert params.get("prompt_token_ids") == ([7, 8, 9] if handed else None)
+            assert params["remote_block_ids"]
 
     run(go())

@@ -1,0 +1,163 @@
+"""A generation request until it has room in a decode replica: its body read, checked, measured, admitted.
+
+Knows no legs; what comes after admission is the subclass's.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from disaggc.proxy.asks import Api, Ask, parse_ask
+from disaggc.proxy.board import Timing, Total
+from disaggc.proxy.call import Call
+from disaggc.proxy.exchange import Exchange
+from disaggc.proxy.failures import RefusedError, Stage
+from disaggc.proxy.gate import Wish
+from disaggc.proxy.precheck import TOKENIZE_S, check_length, check_model, prompt_length
+from disaggc.proxy.requests import Request, engine_request
+from disaggc.proxy.service import Service
+from disaggc.routing.prefix import BLOCK_BYTES, MAX_BLOCKS, block_keys
+from disaggc.routing.roles import Path, path_for
+from disaggc.routing.table import Policy
+
+if TYPE_CHECKING:
+    from disaggc.proxy.fleet import Replica
+    from disaggc.proxy.front import Front
+
+_APIS = {api.value.encode(): api for api in Api}
+
+
+class Arrival(Exchange):
+    """One chat, completion, response or message, on its way to admission."""
+
+    __slots__ = (
+        "_queued_since", "_wish", "api", "ask", "counting", "held", "keys", "prefix", "prompt_tokens", "remote",
+        "wanted",
+    )  # fmt: skip
+
+    ask: Ask
+
+    def __init__(self, service: Service, front: Front, request: Request) -> None:
+        super().__init__(service, front, request)
+        self.api = _APIS[request.path]
+        self.counting: Call | None = None
+        """An engine counting the prompt's tokens."""
+        self.held: Replica | None = None
+        """The decode replica in which this request has room."""
+        self._wish: Wish | None = None
+        """While it waits for one."""
+        self._queued_since = 0.0
+        self.prefix = b""
+        self.keys: tuple[bytes, ...] = ()
+        self.prompt_tokens = 0.0
+        self.remote = False
+        self.wanted = 0.0
+
+    def set_out(self, now: float) -> None:
+        """Room in a decode replica is taken."""
+        raise NotImplementedError
+
+    def begin(self) -> None:
+        """Read the body, and admit it."""
+        service = self.service
+        ask = self.ask = parse_ask(self.api, self.request.body)
+        self.request.body = b""
+        if ask.stripped:
+            service.tally.cells[Total.PARAMS_STRIPPED] += 1
+        if ask.stream and self.request.old:
+            raise RefusedError(505, "streaming answers need HTTP/1.1")
+        check_model(service, ask)
+        tokens = prompt_length(service, ask)
+        if tokens is not None:
+            self._admit(tokens, self.started)
+        else:
+            self._ask_length()
+
+    def _ask_length(self) -> None:
+        replica = self.service.fleet.any_engine(self.started)
+        if replica is None:
+            self._admit(self.service.lengths.tokens(self.ask.prompt_bytes), self.started)
+            return
+        self.service.tally.cells[Total.TOKENIZE_CALLS] += 1
+        message = engine_request(
+            replica.target(b"/tokenize"), self.ask.tokenize_body(), lines=self.lines, request=self.upstream_id
+        )
+        self.counting = Call(self, replica, Stage.QUEUE, last=self.last)
+        self.calls.append(self.counting)
+        connect_s = self.service.table.timeouts.connect_s
+        self.counting.start(message, self.started, seconds=TOKENIZE_S, connect_s=connect_s)
+
+    def length_told(self, tokens: int | None) -> None:
+        """An engine counted the prompt, or could not."""
+        self.counting = None
+        if tokens is not None:
+            check_length(self.service, self.ask, tokens)
+        self._admit(tokens or self.service.lengths.tokens(self.ask.prompt_bytes), monotonic())
+
+    def _admit(self, tokens: float, now: float) -> None:
+        service, ask = self.service, self.ask
+        self.prompt_tokens = tokens
+        self.remote = service.fleet.disaggregated and ask.single and self.worth_handing_over(0.0)
+        self._read_prefix()
+        mean = service.mean_output
+        limit = ask.output_limit
+        wanted = self.wanted = tokens + (limit if limit and limit < mean else mean)
+        replica = service.gate.admit(wanted, self.prefix, now, remote=self.remote)
+        if replica is not None:
+            self.held = replica
+            self.set_out(now)
+            return
+        wish = Wish(wanted, self.prefix, self.remote, self._granted)
+        service.gate.wait(wish, service.priorities[self.position], now)
+        self._wish = wish
+        self._queued_since = now
+
+    def _granted(self, replica: Replica) -> None:
+        """The wait is over."""
+        now = monotonic()
+        self._wish = None
+        self.held = replica
+        waited = now - self.started
+        self.entry.queue_ms = waited * 1e3
+        self.service.tally.timing(self.position, Timing.QUEUE, waited)
+        try:
+            self.set_out(now)
+        except Exception as exc:  # noqa: BLE001 - see `fall`
+            self.fall(exc)
+
+    def worth_handing_over(self, cached_share: float) -> bool:
+        """Whether what decode has not cached is above the break-even."""
+        table = self.service.table
+        uncached = self.prompt_tokens * (1 - min(1.0, cached_share))
+        path = path_for(
+            uncached_tokens=uncached, skip_below=table.skip_prefill_below, block_size=table.block_size
+        )
+        return path is Path.REMOTE
+
+    def _read_prefix(self) -> None:
+        """Prefix keys, where a policy or a break-even asks for them; otherwise hashing would be for nothing."""
+        table = self.service.table
+        affinity = table.policy is Policy.PREFIX_AFFINITY
+        if affinity or (self.remote and table.skip_prefill_below > table.block_size):
+            self.keys = block_keys(self.ask.prompt_head(BLOCK_BYTES * MAX_BLOCKS))
+        if affinity:
+            self.prefix = self.request.headers.get(b"x-session-id") or (self.keys[0] if self.keys else b"")
+
+    def tick(self, now: float) -> None:
+        """The wait for admission has a deadline of its own."""
+        if self._wish is None:
+            super().tick(now)
+        elif now > min(self.last, self._queued_since + self.service.table.timeouts.queue_s):
+            self.service.tally.cells[Total.REFUSED_QUEUE] += 1
+            self.fall(RefusedError(429, "the service stayed at its limit, try again later", retry_after=5))
+
+    def clean(self, now: float) -> None:
+        """Give back room, and the place in line."""
+        super().clean(now)
+        if self._wish is not None:
+            self.service.gate.give_up(self._wish)
+            self._wish = None
+        if self.held is not None:
+            self.service.gate.release(self.held, self.wanted, now)
+            self.held = None
