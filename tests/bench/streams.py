@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from disaggc.simengine.timing import DecodeTimes, KvTimes, PrefillTimes, Timing
-from tests.bench.fault_matrix import PROGRAM, call, free_port
+from tests.bench.fault_stack import PROGRAM, call, free_port
 from tests.bench.proxy import children, cpu_s, descriptors, rss_bytes, running, tool
 
 TOKENS, STEP_S, INTERVAL = 240, 0.4, 16

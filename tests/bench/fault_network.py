@@ -1,0 +1,81 @@
+"""Network namespaces for engines, so that a cable can really be pulled: packets vanish, nobody is told.
+
+One bridge for a stack, one namespace and one veth pair for each engine. Needs root and `ip`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass, field
+
+
+def unavailable() -> str | None:
+    """Why there can be no namespaces here; None when there can."""
+    if shutil.which("ip") is None:
+        return "no `ip` (iproute2) on this machine"
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    name = f"dgprobe{os.getpid() % 10000}"
+    tried = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        return f"`ip netns add` fails: {tried.stderr.strip()}"
+    _ip("netns", "del", name)
+    return None
+
+
+def _ip(*words: str, check: bool = True) -> None:
+    subprocess.run(["ip", *words], check=check, capture_output=True)
+
+
+@dataclass
+class Network:
+    """A bridge with engines behind cables. number: distinguishes the networks of one process."""
+
+    number: int
+    hosts: dict[str, str] = field(default_factory=dict)
+    """Address of each engine."""
+
+    @property
+    def _tag(self) -> str:
+        return f"dg{os.getpid() % 10000}{self.number}"
+
+    def build(self, names: tuple[str, ...]) -> None:
+        """The bridge, and a namespace with an address for each engine."""
+        third = (os.getpid() * 7 + self.number) % 250
+        _ip("link", "add", self._tag, "type", "bridge")
+        _ip("addr", "add", f"10.213.{third}.1/24", "dev", self._tag)
+        _ip("link", "set", self._tag, "up")
+        for last, name in enumerate(names, 2):
+            space, cable = self.space(name), f"{self._tag}{name}"
+            _ip("netns", "add", space)
+            _ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", space)
+            _ip("link", "set", cable, "master", self._tag, "up")
+            self.hosts[name] = f"10.213.{third}.{last}"
+            _ip("-n", space, "addr", "add", f"{self.hosts[name]}/24", "dev", "eth0")
+            _ip("-n", space, "link", "set", "eth0", "up")
+            _ip("-n", space, "link", "set", "lo", "up")
+
+    def space(self, name: str) -> str:
+        """Name of an engine's namespace."""
+        return f"{self._tag}-{name}"
+
+    def inside(self, name: str) -> list[str]:
+        """What a command begins with to run in an engine's namespace."""
+        return ["ip", "netns", "exec", self.space(name)]
+
+    def cut(self, name: str) -> None:
+        """Pull the cable."""
+        _ip("link", "set", f"{self._tag}{name}", "down")
+
+    def mend(self, name: str) -> None:
+        """Put it back."""
+        _ip("link", "set", f"{self._tag}{name}", "up")
+
+    def remove(self) -> None:
+        """Everything goes."""
+        for name in self.hosts:
+            _ip("netns", "del", self.space(name), check=False)
+            _ip("link", "del", f"{self._tag}{name}", check=False)
+        _ip("link", "del", self._tag, check=False)
