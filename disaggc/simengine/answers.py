@@ -5,7 +5,7 @@ The plain case, a stream of text and nothing else, costs one concatenation and o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from disaggc.simengine.asks import Ask
@@ -25,14 +25,22 @@ ERROR: Said = {
 class Draft:
     """What one choice has so far."""
 
-    __slots__ = ("around", "choice", "sent", "text", "words")
+    __slots__ = ("around", "choice", "one", "sent", "text", "words")
 
     def __init__(self, index: int, around: tuple[bytes, bytes] | None) -> None:
         self.choice = Choice(index, "", None)
         self.around = around
+        self.one = None if around is None else one_word(around)
         self.words: list[int] = []
         self.text = ""
         self.sent = 0
+
+
+def one_word(around: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+    """What stands before and after the word in the chunk of an event with one word; all words are equally long."""
+    before, after = around
+    head, _, tail = chunk(before + bytes(len(WORDS[0])) + after).partition(bytes(len(WORDS[0])))
+    return head, tail
 
 
 class Answer:
@@ -46,6 +54,8 @@ class Answer:
         self.muted = False
         """Nothing more is said."""
         self.watch: Callable[[Answer, str], None] | None = None
+        self.expected: Collection[object] = ()
+        """What may happen after a push; while it is empty nobody needs to watch."""
         self.change_params: Callable[[Said], Said | None] | None = None
         self._open = 0
         self._params: Said | None = None
@@ -72,6 +82,11 @@ class Answer:
     def push(self, sequence: Sequence, words: list[int]) -> None:
         """More words of one choice."""
         draft = self.drafts[sequence.index]
+        if draft.sent and draft.one is not None and len(words) == 1 and not (self.muted or self.expected):
+            # nearly all of a stream's words come this way, one by one
+            head, tail = draft.one
+            self.connection.write(head + WORDS[words[0]] + tail)
+            return
         if not self.ask.stream:
             draft.words += words
             return

@@ -37,3 +37,21 @@ def duration_s(batch: list[Sequence], parts: Chunks, timing: Timing) -> float:
     window = timing.decode.window_tokens
     windowed = sum([min(s.prompt + s.generated, window) for s in deciding]) if window else 0
     return timing.step_s(len(deciding), context, windowed, prompt=prompt, squares=squares)
+
+
+def plain_word(sequence: Sequence) -> bool:
+    """One more word, where neither an end nor a new block is near; False where one is, and then nothing was done.
+
+    Nearly all words are made here, and nearly all of a double's time is spent on them.
+    """
+    generated = sequence.generated + 1
+    if generated >= sequence.plain or sequence.room <= 0:
+        return False
+    sequence.generated = generated
+    sequence.room -= 1
+    out = sequence.out
+    out.append(sequence.continuation.next())
+    if len(out) >= sequence.wish.interval:
+        sequence.sink.push(sequence, out)
+        sequence.out = []
+    return True

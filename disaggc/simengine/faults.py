@@ -98,29 +98,30 @@ class Faults:
     """The faults that are switched on, in order."""
 
     def __init__(self, seed: int = 0) -> None:
-        self._on: list[list[Fault | int | None]] = []
+        self.pending: list[list[Fault | int | None]] = []
+        """Each with how often it may still happen; the list stays the same object."""
         self._random = random.Random(seed)  # noqa: S311 - repeatable, not secret
         self.happened: dict[str, int] = {}
 
     def switch_on(self, fault: Fault) -> None:
         """From now on."""
-        self._on.append([fault, fault.count])
+        self.pending.append([fault, fault.count])
 
     def clear(self) -> None:
         """Everything goes well again."""
-        self._on.clear()
+        self.pending.clear()
 
     @property
     def on(self) -> list[Fault]:
         """Those that may still happen."""
-        return [entry[0] for entry in self._on if isinstance(entry[0], Fault)]
+        return [entry[0] for entry in self.pending if isinstance(entry[0], Fault)]
 
     def take(self, when: When, *, prefill: bool) -> Fault | None:
         """The fault that happens to this request now; counted."""
-        if not self._on:
+        if not self.pending:
             return None
         leg = "prefill" if prefill else "decode"
-        for entry in self._on:
+        for entry in self.pending:
             fault, left = entry
             if not isinstance(fault, Fault) or fault.when is not when or fault.leg not in ("any", leg):
                 continue
@@ -129,7 +130,7 @@ class Faults:
             if isinstance(left, int):
                 entry[1] = left - 1
                 if left <= 1:
-                    self._on.remove(entry)
+                    self.pending.remove(entry)
             self.happened[fault.kind] = self.happened.get(fault.kind, 0) + 1
             return fault
         return None

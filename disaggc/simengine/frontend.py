@@ -95,6 +95,7 @@ class Frontend:
             raise
         request = call.headers.get("x-request-id") or secrets.token_hex(8)
         answer = self._answer(connection, ask, request)
+        answer.expected = self._faults.pending
         answer.watch = lambda a, moment: self._moment(a, moment, prefill=prefill)
         if fault is None or fault.kind not in (Kind.NULL_PARAMS, Kind.OTHER_BLOCKS):
             fault = self._faults.take(When.WORKING, prefill=prefill)

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable
 
-from disaggc.simengine.batch import Chunks, chunks, duration_s
+from disaggc.simengine.batch import Chunks, chunks, duration_s, plain_word
 from disaggc.simengine.blocks import Content
 from disaggc.simengine.metrics import Counters
 from disaggc.simengine.options import Options
@@ -174,7 +174,8 @@ class Scheduler:
         for sequence in self._batch:
             if sequence.state is State.RUNNING:
                 batch += 1
-                self._emit(sequence, at)
+                if not plain_word(sequence):
+                    self._emit(sequence, at)
         if batch:
             self.counters.hist["inter_token_latency_seconds"].observe(at - self._before, batch)
             self.counters.value["generation_tokens"] += batch
@@ -198,7 +199,6 @@ class Scheduler:
 
     def _emit(self, sequence: Sequence, at: float) -> None:
         """One more word."""
-        assert sequence.continuation is not None  # noqa: S101 - for the type only
         wish, out = sequence.wish, sequence.out
         out.append(sequence.continuation.next())
         sequence.generated += 1

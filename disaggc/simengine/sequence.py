@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 from disaggc.simengine.tokens import Continuation
 
+NOTHING = Continuation(b"")
+"""Of a prompt that is not computed."""
+
 
 class State(Enum):
     """Where a sequence is."""
@@ -67,14 +70,18 @@ class Sequence:
 
     __slots__ = (
         "arrived", "blocks", "cached", "computed", "continuation", "digests", "external", "first_at", "generated",
-        "ids", "index", "key", "last_at", "name", "out", "params", "preemptions", "prompt", "room", "scheduled", "sink",
-        "state", "stop_reason", "target", "wish",
+        "ids", "index", "key", "last_at", "name", "out", "params", "plain", "preemptions", "prompt", "room",
+        "scheduled", "sink", "state", "stop_reason", "target", "wish",
     )  # fmt: skip
 
     def __init__(
         self, name: str, ids: array[int], wish: Wish, *, sink: Sink, index: int, arrived: float
     ) -> None:
         self.name, self.ids, self.wish, self.sink, self.index = name, ids, wish, sink, index
+        self.plain = (
+            0 if wish.stopped is not None else min(wish.max_tokens, wish.ends_after or wish.max_tokens)
+        )
+        """Words before this one never end the sequence."""
         self.key = name
         """What the other side of a concurrent dialect knows the sequence by."""
         self.prompt = self.target = len(ids)
@@ -82,7 +89,7 @@ class Sequence:
         self.digests: list[bytes] = []
         self.blocks: list[int] = []
         self.computed = self.cached = self.external = self.generated = self.room = self.preemptions = 0
-        self.continuation: Continuation | None = None
+        self.continuation = NOTHING
         self.out: list[int] = []
         self.state = State.WAITING
         self.arrived = arrived
