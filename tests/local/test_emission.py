@@ -136,8 +136,16 @@ def test_what_one_machine_cannot_do_is_said():
     assert "DGC602" not in codes(here(multi_node()), LocalTarget(engine="sim"))
     assert "DGC602" in codes(here(five_nodes()), LocalTarget(time_scale=2.0))
     assert "DGC602" in codes(five_nodes(), LocalTarget())
+
+
+def test_proxies_become_workers_of_one():
     plan = here(five_nodes())
     proxy = plan.services[0].proxy
     two = proxy.model_copy(update={"instances": (*proxy.instances, *proxy.instances)})
     twice = plan.model_copy(update={"services": (plan.services[0].model_copy(update={"proxy": two}),)})
-    assert "DGC602" in codes(twice, LocalTarget())
+    outcome = emit(twice, TargetChoice(LocalTarget()))
+    assert outcome.value is not None, outcome.diagnostics
+    made = {artifact.path: artifact.text for artifact in outcome.value.artifacts}
+    (line,) = [line for line in made["supervisord.conf"].splitlines() if "routing.json" in line]
+    assert line.endswith("--workers 2")
+    assert load_table(made["chat/routing.json"]).proxies == 1

@@ -109,14 +109,6 @@ def _unfit(plan: DeploymentPlan, settings: LocalTarget) -> Iterator[Diagnostic]:
         )
     for service in plan.services:
         at = ("services", service.name)
-        if len(service.proxy.instances) > 1:
-            yield error(
-                "DGC602",
-                f"`services.{service.name}.proxy.replicas` is {len(service.proxy.instances)}, "
-                f"on one machine only one proxy can have port {service.proxy.port}",
-                (*at, "proxy", "replicas"),
-                help="write `replicas: 1` for target local",
-            )
         for pool in service.pools:
             if settings.engine == "vllm" and any(len(replica.slots) > 1 for replica in pool.replicas):
                 yield error(
@@ -157,9 +149,9 @@ def _reader(text: str) -> configparser.RawConfigParser:
 
 
 def _on_loopback(table: RoutingTable) -> RoutingTable:
-    """Clients of a plan that is being tried out are on the same machine."""
+    """Clients of a plan that is being tried out are on the same machine; its proxies become workers of one."""
     listen = Listen.model_validate({**table.listen.model_dump(), "host": LOOPBACK})
-    return table.model_copy(update={"listen": listen})
+    return table.model_copy(update={"listen": listen, "proxies": 1})
 
 
 def _scaled(table: RoutingTable, scale: float) -> RoutingTable:

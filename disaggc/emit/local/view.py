@@ -141,6 +141,9 @@ def faults_port(part: EnginePart) -> int:
 def _proxy(service: ServicePlan) -> Program:
     key = api_key_variable(service)
     command = service.proxy.command or DISAGGC
+    proxies = len(service.proxy.instances)
+    # One port of one machine is shared by workers, which also share what they count.
+    workers = ("--workers", str(proxies)) if proxies > 1 else ()
     return Program(
         entry=StackProgram(
             name=f"{service.name}-proxy-0",
@@ -151,7 +154,7 @@ def _proxy(service: ServicePlan) -> Program:
             ports=(service.proxy.port, service.proxy.admin_port),
             secrets=() if key is None else (key,),
         ),
-        words=(command, "proxy", "--config", f"{service.name}/routing.json"),
+        words=(command, "proxy", "--config", f"{service.name}/routing.json", *workers),
         priority=PROXY_PRIORITY,
         stop_s=proxy_stop_s(service),
         retries=RETRIES,
