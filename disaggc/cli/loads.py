@@ -191,7 +191,7 @@ def trace_offer(service: ResolvedService, recorded: tuple[Recorded, ...], reques
     by_class: dict[str, list[Offered]] = {}
     for r in kept:
         name = r.workload or (service.classes[0].name if len(service.classes) == 1 else "trace")
-        by_class.setdefault(name, []).append(Offered(r.at_s - first, r.inputs, r.outputs))
+        by_class.setdefault(name, []).append(Offered(r.at_s - first, r.inputs, r.outputs, blocks=r.blocks))
     known = {c.name: c for c in service.classes}
     streams = []
     for name, offered in by_class.items():

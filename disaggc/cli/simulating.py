@@ -25,7 +25,7 @@ from disaggc.cli.trace_files import read_trace_file
 from disaggc.compilation import Compiled, Request
 from disaggc.diagnostics import Diagnostic, error, has_errors
 from disaggc.diagnostics.render import Report
-from disaggc.emit.routing_file import admission
+from disaggc.emit.routing_file import admission, dialect
 from disaggc.ir.plan import ServicePlan
 from disaggc.perf.constants import Corner
 from disaggc.perf.estimate import weakest
@@ -36,7 +36,7 @@ from disaggc.pipeline import check
 from disaggc.resolve.model import ResolvedService
 from disaggc.resolve.traces import Recorded
 from disaggc.routing.limits import Admission
-from disaggc.routing.table import Policy
+from disaggc.routing.table import Dialect, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +215,7 @@ def _front(plan: ServicePlan | None, *, limited: bool) -> Front:
         skip_prefill_below=plan.skip_prefill_below,
         lease_s=float(lease.lease_s) if lease is not None else 30.0,
         load_failure=lease.load_failure if lease is not None else "fail",
+        layer_wise=dialect(plan) is Dialect.MORIIO_WRITE,
     )
 
 

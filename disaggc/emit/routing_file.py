@@ -46,7 +46,7 @@ def routing_table(
             generation=generation,
             fingerprint=fingerprint(plan),
             models=(service.model.served_name,),
-            dialect=_dialect(service),
+            dialect=dialect(service),
             pools=tuple(_pool(service, pool, host_of, parts=parts) for pool in service.pools),
             policy=Policy(service.proxy.policy),
             on_prefill_failure=service.proxy.on_prefill_failure,
@@ -81,7 +81,8 @@ def with_metrics(table: RoutingTable, service: ServicePlan, host: str | None) ->
     return table.model_copy(update={"listen": listen})
 
 
-def _dialect(service: ServicePlan) -> Dialect:
+def dialect(service: ServicePlan) -> Dialect:
+    """How prefill hands KV to decode here."""
     if service.connector is None:
         return Dialect.NONE
     match service.connector.type:

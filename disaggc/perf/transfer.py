@@ -36,7 +36,8 @@ class KvPath:
 
     bytes_per_token: the model's KV, once; sliding layers up to `window` tokens; state_bytes: recurrent state.
     copies: how often each byte leaves prefill (MLA: once per decode rank). line_bytes_per_s: what the narrower side
-    moves of those bytes at line rate. transport: `link` stays within one node, so that no NIC is used.
+    moves of those bytes at line rate. transport: `link` stays within one node, so that no NIC is used. layers: of the
+    model, each of which can move by itself.
     """
 
     bytes_per_token: float
@@ -47,6 +48,7 @@ class KvPath:
     line_bytes_per_s: float
     transport: Literal["rdma", "tcp", "link"]
     latency_s: float
+    layers: int = 1
 
     def bytes_for(self, tokens: float) -> float:
         """KV of `tokens` prompt tokens, counted once."""
@@ -94,6 +96,7 @@ def kv_path(
         line_bytes_per_s=line,
         transport=transport,
         latency_s=fabric.latency_s,
+        layers=max(1, len(service.model.layers)),
     )
 
 

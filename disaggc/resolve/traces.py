@@ -57,12 +57,13 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One request of a trace: seconds, tokens (at least 1), its class where the trace names one."""
+    """One request of a trace: seconds, tokens (at least 1), its class and the ids of its prompt's blocks where told."""
 
     at_s: float
     inputs: int
     outputs: int
     workload: str = ""
+    blocks: tuple[int, ...] = ()
 
 
 class TraceError(ValueError):
@@ -122,10 +123,18 @@ def read_requests(text: str) -> tuple[Recorded, ...]:
             raise TraceError(f"line {line}: {min(tokens):g} tokens", line)
         inputs, outputs = (max(1, round(n)) for n in tokens)
         of_class = str(row.get(workload) or "")[:64] if workload else ""
-        found.append(Recorded(_time(row.get(names["time"]), line) * scale, inputs, outputs, of_class))
+        at_s = _time(row.get(names["time"]), line) * scale
+        found.append(Recorded(at_s, inputs, outputs, of_class, _blocks(row.get(_MILLISECONDS))))
     if not found:
         raise TraceError("the trace has a header and no requests")
     return tuple(found)
+
+
+def _blocks(listed: object) -> tuple[int, ...]:
+    """Block ids, or none where they are not whole numbers."""
+    if not isinstance(listed, list) or not all(type(i) is int and abs(i) < 1 << 62 for i in listed):
+        return ()
+    return tuple(listed)
 
 
 def _every_column(row: Mapping[str, object]) -> dict[str, str]:

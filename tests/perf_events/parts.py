@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 from disaggc.perf.events.calendar import Calendar
-from disaggc.perf.events.decode_engine import DecodeEngine, Sizes
+from disaggc.perf.events.decode_engine import DecodeEngine
 from disaggc.perf.events.flight import Flight, Loss
 from disaggc.perf.events.load import Offered
 from disaggc.perf.events.prefill_engine import PrefillEngine
+from disaggc.perf.events.sizes import Sizes
 from disaggc.perf.events.tally import Histogram
 
 
@@ -68,10 +69,10 @@ def flight(isl: int = 100, osl: int = 10, cached: float = 0.0) -> Flight:
 
 def decode_engine(
     times: Formula, *, seqs: int = 1 << 20, kv_tokens: float = 1e12, budget: float = 8192, ranks: int = 1,
-    per_step: float = 1.0,
+    per_step: float = 1.0, calendar: Calendar | None = None, desk: Desk | None = None,
 ) -> tuple[Calendar, Desk, DecodeEngine]:  # fmt: skip
-    calendar = Calendar()
-    desk = Desk(calendar)
+    calendar = calendar or Calendar()
+    desk = desk or Desk(calendar)
     sizes = Sizes(seqs, kv_tokens, budget, ranks, per_step, 1.0)
     return calendar, desk, DecodeEngine(times, sizes, calendar, owner=desk, itl=[Histogram()])  # type: ignore[arg-type]
 

@@ -102,3 +102,63 @@ def test_an_unlimited_engine_holds_what_littles_law_says():
     engine.settle(end)
     # each runs for its steps and for what was left of the step it came into: half of one
     assert engine.batch.sequence_s / 5000 == pytest.approx((length + 0.5) * step, rel=0.002)
+
+
+def test_sojourn_times_of_m_m_1_are_exponential_to_their_percentiles():
+    """At half load, where requests soon forget each other: three deviations of the last percentile are 9 %."""
+    mean, rho = 2000.0, 0.5
+    calendar, desk, engine = prefill_engine(Formula(token_s=1e-4), budget=1)
+    flights = []
+    for at, length in zip(poisson(rho / (mean * 1e-4), COUNT), exponential_lengths(mean, COUNT), strict=True):
+        one = flight(length)
+        one.sent_s = at
+        calendar.enter(at, lambda now, f: engine.prompt(f, now), one)
+        flights.append(one)
+    run(calendar)
+    times = sorted(desk.prefilled_at[f] - f.sent_s for f in flights)
+    expected = mean * 1e-4 / (1 - rho)
+    for share in (0.5, 0.9, 0.99):
+        assert times[int(share * COUNT)] == pytest.approx(-expected * math.log(1 - share), rel=0.09)
+
+
+def mean_value_analysis(clients: int, prompt_s: float, answer_s: float) -> tuple[float, float]:
+    """(requests/s, mean time at prefill) of clients that go from one queue with one server to a delay and back."""
+    waiting = rate = sojourn = 0.0
+    for n in range(1, clients + 1):
+        sojourn = prompt_s * (1 + waiting)
+        rate = n / (sojourn + answer_s)
+        waiting = rate * sojourn
+    return rate, sojourn
+
+
+@pytest.mark.parametrize("clients", [1, 4, 12, 40])
+def test_a_closed_loop_through_prefill_and_decode_is_what_mean_value_analysis_says(clients):
+    """Exponential prompts at one prefill engine, then steps that no batch slows down: a product-form network, exact."""
+    prompt, answer, step = 1000.0, 200, 0.005
+    calendar, desk, prefill = prefill_engine(Formula(token_s=1e-4), budget=1)
+    _, _, decode = decode_engine(Formula(lambda _b, _c: step), calendar=calendar, desk=desk)
+    lengths = iter(exponential_lengths(prompt, 60_000))
+    spent, ended = [], []
+
+    def ask(now: float, _subject: object = None) -> None:
+        one = flight(next(lengths), answer)
+        one.sent_s = now
+        prefill.prompt(one, now)
+
+    def prefilled(one, now: float) -> None:
+        spent.append(now - one.sent_s)
+        prefill.release(one, now)
+        calendar.enter(now, lambda at, f: decode.offer(f, at), one)
+
+    def finished(_one, now: float) -> None:
+        ended.append(now)
+        calendar.enter(now, ask)
+
+    desk.prefilled, desk.finished = prefilled, finished
+    for _ in range(clients):
+        calendar.enter(0.0, ask)
+    calendar.run(lambda _next: len(ended) < 20_000)
+    rate, sojourn = mean_value_analysis(clients, prompt * 1e-4, (answer + 0.5) * step)
+    early = len(ended) // 10
+    assert (len(ended) - early) / (ended[-1] - ended[early]) == pytest.approx(rate, rel=0.02)
+    assert sum(spent[early:]) / len(spent[early:]) == pytest.approx(sojourn, rel=0.05)

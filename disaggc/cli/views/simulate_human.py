@@ -148,6 +148,8 @@ def _notes(runs: Sequence[Simulated]) -> Iterator[str]:
         for seen in done.run.classes:
             for reason, count in seen.losses.items():
                 yield f"{_named(done, runs)}: {count:,} of {seen.requests:,} requests {words.get(reason, reason)}"
+            if seen.cached:
+                yield f"{_named(done, runs)}: prefix caches had {seen.cached:.0%} of the prompt tokens"
         preempted = sum(pool.preemptions for pool in done.run.pools)
         if preempted:
             yield f"{_named(done, runs)}: {preempted:,} preemptions, KV memory ran out"

@@ -26,6 +26,8 @@ class ClassItem(Item):
     """Without a whole answer."""
     losses: dict[str, int]
     """Failed requests by reason: refused, too-long, lease-expired, replica-failed."""
+    cached_share: float
+    """Of the prompt tokens, those that prefix caches had."""
     within_objectives: int
     """Requests within every objective of the class, the limit at the highest percentile taken for each."""
     ttft_ms: SpreadItem

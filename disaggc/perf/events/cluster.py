@@ -15,15 +15,16 @@ from disaggc.perf.demand import demand_of, steps_per_token
 from disaggc.perf.engine_model import StepTimes
 from disaggc.perf.events.calendar import Calendar
 from disaggc.perf.events.client import callers
-from disaggc.perf.events.decode_engine import DecodeEngine, Sizes
+from disaggc.perf.events.decode_engine import DecodeEngine
 from disaggc.perf.events.flight import Flight, Loss
 from disaggc.perf.events.front import Proxy, Seat
 from disaggc.perf.events.load import Failure, Load
-from disaggc.perf.events.network import Inlet, transfer_end
+from disaggc.perf.events.network import Inlet, hidden_s, transfer_end
 from disaggc.perf.events.prefill_engine import PrefillEngine
 from disaggc.perf.events.report import report
 from disaggc.perf.events.result import Run
 from disaggc.perf.events.setting import Front
+from disaggc.perf.events.sizes import Sizes
 from disaggc.perf.events.tally import Histogram
 from disaggc.perf.events.timeline import Timeline
 from disaggc.perf.layout import Layout
@@ -169,6 +170,7 @@ class Cluster:
 
     def prefilled(self, flight: Flight, now: float) -> None:
         """A prompt is computed, its KV waits."""
+        flight.prefilled_s = now
         self.proxy.hand_over(flight, now)
 
     def fetch(self, flight: Flight, engine: DecodeEngine, now: float) -> None:
@@ -179,7 +181,12 @@ class Cluster:
             return
         path, times = self._routes[source]
         tokens = flight.isl * (1 - flight.cached)
-        end = transfer_end(path, times.values, source, inlet=self._inlets[engine], tokens=tokens, now=now)
+        if flight.blocks:
+            tokens -= engine.prefixes.use(flight.blocks, flight.isl)
+        end = transfer_end(
+            path, times.values, source, inlet=self._inlets[engine], tokens=tokens, now=now,
+            hidden_s=hidden_s(flight, now, times.values.hop_s) if self.front.layer_wise else 0.0,
+        )  # fmt: skip
         self.calendar.enter(end, self._fetched, (flight, flight.epoch, engine))
 
     def _fetched(self, now: float, move: tuple[Flight, int, DecodeEngine]) -> None:

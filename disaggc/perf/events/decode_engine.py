@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
 from typing import Protocol
 
 from disaggc.perf.engine_model import StepTimes
 from disaggc.perf.events.batch import SNAP, Batch
 from disaggc.perf.events.calendar import Calendar
 from disaggc.perf.events.flight import Flight, Loss
+from disaggc.perf.events.prefix_cache import PrefixCache
 from disaggc.perf.events.prompts import Prompts
+from disaggc.perf.events.sizes import Sizes
 from disaggc.perf.events.tally import Histogram
 
 
@@ -32,21 +33,6 @@ class Owner(Protocol):
         """Room is reserved: bring the KV, then call `arrived`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Limits of one replica. seqs, kv_tokens: the whole replica's; budget: tokens of one step of one rank.
-
-    per_step: output tokens a sequence gets in one step. kappa: factor on every decode step.
-    """
-
-    seqs: int
-    kv_tokens: float
-    budget: float
-    ranks: int
-    per_step: float
-    kappa: float
-
-
 class DecodeEngine:
     """One replica."""
 
@@ -56,6 +42,7 @@ class DecodeEngine:
         self.sizes, self.owner, self._calendar = sizes, owner, calendar
         self.batch = Batch(times, sizes.kappa, sizes.per_step, itl=itl)
         self.prompts = Prompts(times, sizes.ranks)
+        self.prefixes = PrefixCache()
         self.fetching: dict[Flight, None] = {}
         self.preemptions = 0
         self._fetches: deque[Flight] = deque()
@@ -98,6 +85,7 @@ class DecodeEngine:
         held = [*self.batch.clear(), *(self._step or ()), *self._joining, *self.fetching, *self._fetches]
         held += self.prompts.clear()
         self._fetches.clear()
+        self.prefixes.clear()
         self.fetching.clear()
         self._joining.clear()
         self._step = None
@@ -156,6 +144,7 @@ class DecodeEngine:
 
     def _join_fetched(self, flight: Flight, now: float) -> None:
         """Its first token is that of the first step it takes part in."""
+        self._kept(flight)
         self._reserved -= flight.isl
         start = self.batch.join(flight, flight.left / self.sizes.per_step)
         if not flight.streaming:
@@ -163,6 +152,7 @@ class DecodeEngine:
 
     def _computed(self, flight: Flight, now: float) -> None:
         """A prompt is complete; its last chunk gave one token."""
+        self._kept(flight)
         self._reserved -= flight.done
         self._seated -= 1
         if flight.paused_s >= 0:
@@ -175,6 +165,11 @@ class DecodeEngine:
             self.owner.finished(flight, now)
         else:
             self.batch.join(flight, flight.left / self.sizes.per_step)
+
+    def _kept(self, flight: Flight) -> None:
+        """Its prompt stays in the prefix cache as long as nobody needs the room."""
+        if flight.blocks:
+            self.prefixes.keep(flight.blocks, self.sizes.kv_tokens - self.kv_used + flight.isl)
 
     # --- what to do next -------------------------------------------------------------------------------------------
 
@@ -244,4 +239,6 @@ class DecodeEngine:
             return False
         self._reserved += tokens
         self._seated += 1
+        if flight.blocks and not flight.streaming:
+            flight.found(self.prefixes.use(flight.blocks, flight.isl))
         return True

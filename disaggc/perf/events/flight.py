@@ -25,15 +25,21 @@ class Loss(StrEnum):
 
 
 class Flight:
-    """A request. Times are seconds of the run; todo, done: prompt tokens still to compute and computed or cached."""
+    """A request. Times are seconds of the run; todo, done: prompt tokens still to compute and computed or cached.
+
+    reused: prompt tokens that were cached when its computation began. last_step_s: of the step that ended its prompt.
+    """
 
     __slots__ = (
-        "base", "cached", "done", "end_s", "epoch", "expires_s", "first_s", "isl", "left", "loss", "osl", "paused_s",
-        "prefill", "queued", "sent_s", "server", "source", "stream", "todo", "tries", "wanted",
+        "base", "blocks", "cached", "done", "end_s", "epoch", "expires_s", "first_s", "isl", "last_step_s", "left",
+        "loss", "osl", "paused_s", "prefill", "prefilled_s", "queued", "reused", "sent_s", "server", "source",
+        "stream", "todo", "tries", "wanted",
     )  # fmt: skip
 
     def __init__(self, stream: int, ask: Offered) -> None:
         self.stream, self.isl, self.osl, self.cached = stream, ask.isl, ask.osl, ask.cached
+        self.blocks = ask.blocks
+        self.last_step_s = self.prefilled_s = 0.0
         self.sent_s = self.first_s = self.end_s = -1.0
         self.paused_s = -1.0
         self.loss: Loss | None = None
@@ -52,7 +58,15 @@ class Flight:
         """Nothing of the prompt computed, nothing generated."""
         self.done = self.isl * self.cached
         self.todo = self.isl - self.done
+        self.reused = self.done
         self.left = float(self.osl)
+
+    def found(self, tokens: int) -> float:
+        """Its first tokens are in a cache where it is about to be computed; how many less there are to compute."""
+        less = tokens - self.done
+        self.done, self.todo = float(tokens), float(self.isl - tokens)
+        self.reused = self.done
+        return less
 
     @property
     def streaming(self) -> bool:

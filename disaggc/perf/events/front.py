@@ -123,7 +123,7 @@ class Proxy:
                 s for s in servers
                 if has_room(s.entry, limits, requests=s.requests, tokens=s.work, ask=flight.wanted)
             ]  # fmt: skip
-        return self._choosers[Role.DECODE].choose(servers)
+        return self._choosers[Role.DECODE].choose(servers, _prefix(flight))
 
     def _within(self, ask: float) -> bool:
         """The limits of the whole service."""
@@ -168,7 +168,7 @@ class Proxy:
             return False
         server = flight.server
         if server is None or not server.up:
-            other = self._choosers[Role.DECODE].choose(self.servers)
+            other = self._choosers[Role.DECODE].choose(self.servers, _prefix(flight))
             if other is None:
                 return False
             if server is not None:
@@ -188,13 +188,16 @@ class Proxy:
 
     def _forward(self, flight: Flight, now: float) -> None:
         """One leg or two, by the table's rule."""
+        here = flight.server
+        known = (
+            here.engine.prefixes.tokens(flight.blocks) if here is not None and here.engine is not None else 0
+        )
         path = path_for(
-            uncached_tokens=flight.isl, skip_below=self.front.skip_prefill_below,
+            uncached_tokens=max(0, flight.isl - known), skip_below=self.front.skip_prefill_below,
             block_size=self.front.block_size,
         )  # fmt: skip
-        here = flight.server
         local = path is Path.LOCAL or here is None or here.role is not Role.DECODE
-        prefill = None if local else self._choosers[Role.PREFILL].choose(self.prefills)
+        prefill = None if local else self._choosers[Role.PREFILL].choose(self.prefills, _prefix(flight))
         if prefill is not None:
             prefill.take(flight.isl)
             flight.prefill = prefill
@@ -234,3 +237,8 @@ class Proxy:
                 self.sender.refused(flight, now, Loss.REPLICA)
             return
         call(seat.engine, flight, now)
+
+
+def _prefix(flight: Flight) -> bytes:
+    """What affinity goes by: the first block of the prompt."""
+    return flight.blocks[0].to_bytes(8, "big", signed=True) if flight.blocks else b""

@@ -17,18 +17,24 @@ from disaggc.traffic.arrivals import gamma_arrivals
 
 _ENOUGH = 1000
 """Requests of a run that names none, and per-class share of it."""
+BLOCK_TOKENS = 512
+"""Prompt tokens that one block id of a trace stands for, as in Mooncake's traces."""
 _WAVES = 10
 """How often a closed loop turns over in such a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """One request of a client: seconds from the start of the run, tokens; cached: share of the prompt not computed."""
+    """One request of a client: seconds from the start of the run, tokens; cached: share of the prompt not computed.
+
+    blocks: ids of the prompt's leading blocks, equal where content is; then caches decide what is computed.
+    """
 
     at_s: float
     isl: int
     osl: int
     cached: float = 0.0
+    blocks: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

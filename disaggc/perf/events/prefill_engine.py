@@ -12,6 +12,7 @@ from typing import Protocol
 from disaggc.perf.engine_model import StepTimes
 from disaggc.perf.events.calendar import Calendar
 from disaggc.perf.events.flight import Flight, Loss
+from disaggc.perf.events.prefix_cache import PrefixCache
 
 
 class PrefillOwner(Protocol):
@@ -42,6 +43,7 @@ class PrefillEngine:
         self._working = False
         self._unsaid: dict[Flight, None] = {}
         self._version = 0
+        self._prefixes = PrefixCache()
         self.link_free_s = 0.0
         self.tokens = 0.0
         self.busy_s = 0.0
@@ -91,6 +93,7 @@ class PrefillEngine:
         """The replica ends; prompts that were here, without those that wait for decode."""
         held = [*self._queue, *([] if self._partial is None else [self._partial]), *self._unsaid]
         self._queue.clear()
+        self._prefixes.clear()
         self._unsaid.clear()
         self._leases.clear()
         self._moving.clear()
@@ -140,6 +143,8 @@ class PrefillEngine:
                     break
                 flight = self._queue.popleft()
                 self._held += flight.isl
+                if flight.blocks:
+                    self.tokens -= flight.found(self._prefixes.use(flight.blocks, flight.isl))
             if flight.todo > budget and left == budget:
                 # full steps of this prompt alone; its rest is shared with whoever has come by then
                 steps = math.ceil(flight.todo / budget) - 1
@@ -156,6 +161,8 @@ class PrefillEngine:
             if self._partial is None:
                 complete.append(flight)
                 self._unsaid[flight] = None
+                if flight.blocks:
+                    self._prefixes.keep(flight.blocks, self._capacity - self._held + flight.isl)
         self._working = bool(complete) or self._partial is not None
         if not self._working:
             if self._queue and self._leases:
@@ -164,6 +171,8 @@ class PrefillEngine:
         whole = max(steps * t.prefill_fixed_s + work, steps * t.weight_read_s)
         stage = whole / t.work.pp
         self.busy_s += stage
+        for flight in complete:
+            flight.last_step_s = whole / steps
         self._calendar.enter(now + stage, self._stepped, (self._version, complete, (whole - stage) / steps))
 
     def _stepped(self, now: float, step: tuple[int, list[Flight], float]) -> None:

@@ -116,8 +116,10 @@ class Prompts:
         while queue and tokens < room:
             flight = queue[0]
             if flight not in self._partial:
+                before = flight.todo
                 if admit is None or not admit(flight):
                     break
+                rank.tokens -= before - flight.todo  # what a cache already had
                 self._partial.add(flight)
                 self.waiting -= 1
             chunk = min(flight.todo, room - tokens)

@@ -35,7 +35,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class ClassRun:
-    """What one class saw. failed: requests without a whole answer, by reason in `losses`; good: those within bounds."""
+    """What one class saw. failed: requests without a whole answer, by reason in `losses`; good: those within bounds.
+
+    cached: share of the prompt tokens that prefix caches had.
+    """
 
     name: str
     requests: int
@@ -46,6 +49,7 @@ class ClassRun:
     itl: Spread
     tpot: Spread
     e2e: Spread
+    cached: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

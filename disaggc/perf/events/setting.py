@@ -16,7 +16,8 @@ class Front:
     admission None: everything goes to the engines at once, as behind a proxy without admission. queue_s: longest wait
     for admission. retries: further tries of a request that has no byte yet. skip_prefill_below: uncached prompt tokens
     under which decode prefills alone; prompts below block_size always do. lease_s: how long prefill keeps KV that
-    decode has not begun to fetch; load_failure: what decode does when it is gone.
+    decode has not begun to fetch; load_failure: what decode does when it is gone. layer_wise: prefill writes each layer
+    as soon as it is computed, to a decode replica that has made room before.
     """
 
     policy: Policy = Policy.LEAST_WORK
@@ -27,3 +28,4 @@ class Front:
     block_size: int = 16
     lease_s: float = 30.0
     load_failure: Literal["fail", "recompute"] = "fail"
+    layer_wise: bool = False
