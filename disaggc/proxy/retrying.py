@@ -28,7 +28,8 @@ def next_try(x: Generation, error: LegError, now: float) -> None:
     x.tries += 1
     x.entry.retries = x.tries
     if not error.prefill:
-        x.tried |= {x.entry.decode}
+        # decode may have failed only because prefill, dead meanwhile, never delivered
+        x.tried |= {x.entry.decode, x.entry.prefill}
         _move_elsewhere(x, now)
 
 

@@ -229,7 +229,7 @@ class Stack:
             "service": "chat", "generation": 1, "models": ["m"], "dialect": self.dialect.value, "max_model_len": 4096, "pools": pools,
             "policy": "prefix-affinity", "timeouts": TIMEOUTS, "lease_s": LEASE_S, "retries": 2,
             "listen": {"host": "127.0.0.1", "port": self.port, "admin_port": self.admin},
-            "health": {"interval_s": 0.25, "timeout_s": 0.5, "eject_after": 2, "readmit_after": 1, "open_s": 0.5},
+            "health": {"interval_s": 0.25, "timeout_s": 2.0, "eject_after": 3, "readmit_after": 1, "open_s": 0.5},
             "log": {"file": str(self.folder / "access.log")},
         }  # fmt: skip
         (self.folder / "routing.json").write_text(json.dumps(table))
