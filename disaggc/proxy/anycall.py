@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from disaggc.proxy.call import Call
+from disaggc.proxy.call import Call, Terms
 from disaggc.proxy.exchange import Exchange
 from disaggc.proxy.failures import LegError, RefusedError, Stage
 from disaggc.proxy.requests import Request, engine_request, engine_target
@@ -47,11 +47,12 @@ class AnyCall(Exchange):
             engine_target(request.method, request.path, replica.authority),
             request.body if request.method == b"POST" else None, lines=self.lines, request=self.upstream_id,
         )  # fmt: skip
-        limits = self.service.table.timeouts
-        call = Call(self, replica, Stage.FIRST_BYTE, last=self.last)
+        bounds = self.service.bounds
+        terms = Terms(Stage.FIRST_BYTE, bounds.first_byte_s, bounds.connect_s, again=True)
+        call = Call(self, replica, message, terms=terms, last=self.last)
         self.calls = [call]
         replica.circuit.sent()
-        call.start(message, now, seconds=limits.first_byte_s, connect_s=limits.connect_s, again=True)
+        call.start(now)
 
     @property
     def _may_ask_another(self) -> bool:

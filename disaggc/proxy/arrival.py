@@ -8,9 +8,9 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from disaggc.proxy.asks import Api, Ask, parse_ask
+from disaggc.proxy.asks import APIS, Ask, parse_ask
 from disaggc.proxy.board import Timing, Total
-from disaggc.proxy.call import Call
+from disaggc.proxy.call import Call, Terms
 from disaggc.proxy.exchange import Exchange
 from disaggc.proxy.failures import RefusedError, Stage
 from disaggc.proxy.gate import Wish
@@ -18,14 +18,10 @@ from disaggc.proxy.precheck import TOKENIZE_S, check_length, check_model, prompt
 from disaggc.proxy.requests import Request, engine_request
 from disaggc.proxy.service import Service
 from disaggc.routing.prefix import BLOCK_BYTES, MAX_BLOCKS, block_keys
-from disaggc.routing.roles import Path, path_for
-from disaggc.routing.table import Policy
 
 if TYPE_CHECKING:
     from disaggc.proxy.fleet import Replica
     from disaggc.proxy.front import Front
-
-_APIS = {api.value.encode(): api for api in Api}
 
 
 class Arrival(Exchange):
@@ -40,7 +36,7 @@ class Arrival(Exchange):
 
     def __init__(self, service: Service, front: Front, request: Request) -> None:
         super().__init__(service, front, request)
-        self.api = _APIS[request.path]
+        self.api = APIS[request.path]
         self.counting: Call | None = None
         """An engine counting the prompt's tokens."""
         self.held: Replica | None = None
@@ -83,10 +79,10 @@ class Arrival(Exchange):
         message = engine_request(
             replica.target(b"/tokenize"), self.ask.tokenize_body(), lines=self.lines, request=self.upstream_id
         )
-        self.counting = Call(self, replica, Stage.QUEUE, last=self.last)
+        terms = Terms(Stage.QUEUE, TOKENIZE_S, self.service.bounds.connect_s)
+        self.counting = Call(self, replica, message, terms=terms, last=self.last)
         self.calls.append(self.counting)
-        connect_s = self.service.table.timeouts.connect_s
-        self.counting.start(message, self.started, seconds=TOKENIZE_S, connect_s=connect_s)
+        self.counting.start(self.started)
 
     def length_told(self, tokens: int | None) -> None:
         """An engine counted the prompt, or could not."""
@@ -98,8 +94,10 @@ class Arrival(Exchange):
     def _admit(self, tokens: float, now: float) -> None:
         service, ask = self.service, self.ask
         self.prompt_tokens = tokens
-        self.remote = service.fleet.disaggregated and ask.single and self.worth_handing_over(0.0)
-        self._read_prefix()
+        bounds = service.bounds
+        self.remote = service.fleet.disaggregated and ask.single and tokens >= bounds.hand_over_from
+        if bounds.affinity or bounds.cache_counts:
+            self._read_prefix()
         mean = service.mean_output
         limit = ask.output_limit
         wanted = self.wanted = tokens + (limit if limit and limit < mean else mean)
@@ -126,29 +124,19 @@ class Arrival(Exchange):
         except Exception as exc:  # noqa: BLE001 - see `fall`
             self.fall(exc)
 
-    def worth_handing_over(self, cached_share: float) -> bool:
-        """Whether what decode has not cached is above the break-even."""
-        table = self.service.table
-        uncached = self.prompt_tokens * (1 - min(1.0, cached_share))
-        path = path_for(
-            uncached_tokens=uncached, skip_below=table.skip_prefill_below, block_size=table.block_size
-        )
-        return path is Path.REMOTE
-
     def _read_prefix(self) -> None:
         """Prefix keys, where a policy or a break-even asks for them; otherwise hashing would be for nothing."""
-        table = self.service.table
-        affinity = table.policy is Policy.PREFIX_AFFINITY
-        if affinity or (self.remote and table.skip_prefill_below > table.block_size):
+        bounds = self.service.bounds
+        if bounds.affinity or (self.remote and bounds.cache_counts):
             self.keys = block_keys(self.ask.prompt_head(BLOCK_BYTES * MAX_BLOCKS))
-        if affinity:
+        if bounds.affinity:
             self.prefix = self.request.headers.get(b"x-session-id") or (self.keys[0] if self.keys else b"")
 
     def tick(self, now: float) -> None:
         """The wait for admission has a deadline of its own."""
         if self._wish is None:
             super().tick(now)
-        elif now > min(self.last, self._queued_since + self.service.table.timeouts.queue_s):
+        elif now > min(self.last, self._queued_since + self.service.bounds.queue_s):
             self.service.tally.cells[Total.REFUSED_QUEUE] += 1
             self.fall(RefusedError(429, "the service stayed at its limit, try again later", retry_after=5))
 

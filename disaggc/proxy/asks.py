@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -22,7 +21,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, Raw])
 _ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _PROMPTS = msgspec.json.Decoder(list[Raw])
 _encode = msgspec.json.Encoder().encode
-_ONE, _TRUE, _FALSE = Raw(b"1"), Raw(b"true"), Raw(b"false")
+_ONE, _TRUE, _FALSE, _NULL = Raw(b"1"), Raw(b"true"), Raw(b"false"), Raw(b"null")
 _WITH_USAGE = Raw(b'{"include_usage":true}')
 
 _IDENTITY = frozenset({KV_PARAMS, "ec_transfer_params", "request_id"})
@@ -40,33 +39,35 @@ _LIST_OF_LISTS = re.compile(rb"\[\s*\[")
 _SHORT = 512
 
 
-class Api(StrEnum):
-    """The generation calls; the value is the path."""
+@dataclass(frozen=True, eq=False, slots=True)
+class Api:
+    """One of the generation calls; there is one object for each."""
 
-    CHAT = "/v1/chat/completions"
-    COMPLETIONS = "/v1/completions"
-    RESPONSES = "/v1/responses"
-    MESSAGES = "/v1/messages"
+    path: bytes
+    prompts: tuple[str, ...]
+    """Members that make up the prompt."""
+    limit: str
+    """Member that caps the answer."""
+    tokenized: frozenset[str] = frozenset()
+    """Members that the engine's `/tokenize` takes; empty where it does not know this API."""
+    usage_on_request: bool = False
+    """Whether a stream says its usage only when asked to."""
 
 
-_PROMPT_KEYS = {
-    Api.CHAT: ("messages", "tools"),
-    Api.COMPLETIONS: ("prompt",),
-    Api.RESPONSES: ("input", "instructions", "tools"),
-    Api.MESSAGES: ("messages", "system", "tools"),
-}
-_TOKENIZED = {
-    Api.CHAT: frozenset({"model", "messages", "tools", "chat_template_kwargs"}),
-    Api.COMPLETIONS: frozenset({"model", "prompt"}),
-}
-_LIMIT_KEYS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
-_READ = frozenset(
-    {
-        "model", "stream", "stream_options", *_LIMIT_KEYS, "n", "best_of", "use_beam_search", "echo",
-        "prompt_logprobs", "prompt_embeds", "background", "previous_response_id",
-    }
+CHAT = Api(
+    b"/v1/chat/completions", ("messages", "tools"), "max_tokens",
+    frozenset({"model", "messages", "tools", "chat_template_kwargs"}), usage_on_request=True,
 )  # fmt: skip
-"""Members whose values the proxy reads."""
+COMPLETIONS = Api(
+    b"/v1/completions", ("prompt",), "max_tokens", frozenset({"model", "prompt"}), usage_on_request=True
+)
+RESPONSES = Api(b"/v1/responses", ("input", "instructions", "tools"), "max_output_tokens")
+MESSAGES = Api(b"/v1/messages", ("messages", "system", "tools"), "max_tokens")
+APIS = {api.path: api for api in (CHAT, COMPLETIONS, RESPONSES, MESSAGES)}
+_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+_PLURAL = frozenset({"n", "best_of", "use_beam_search", "echo", "prompt_logprobs", "prompt_embeds"})
+"""Members that may make more than one answer of one prompt, or make decode recompute the prompt."""
+_STATE = frozenset({"background", "previous_response_id"})
 _OPAQUE = re.compile(rb'"(?:image_url|input_audio|video_url|input_image|image)"')
 
 
@@ -96,7 +97,7 @@ class Ask:
 
     def prompt_head(self, size: int) -> bytes:
         """The first bytes of the prompt, for prefix affinity."""
-        for key in _PROMPT_KEYS[self.api]:
+        for key in self.api.prompts:
             if key in self.found:
                 return bytes(memoryview(self.found[key])[:size])
         return b""
@@ -104,16 +105,16 @@ class Ask:
     @property
     def hands_over_tokens(self) -> bool:
         """Whether prefill's token ids may take the place of decode's own templating: chat of plain text only."""
-        return self.api is Api.CHAT and self.countable
+        return self.api is CHAT and self.countable
 
     @property
     def tokenizable(self) -> bool:
         """Whether an engine's `/tokenize` knows this API."""
-        return self.api in _TOKENIZED
+        return bool(self.api.tokenized)
 
     def tokenize_body(self) -> bytes:
         """For `/tokenize`."""
-        keep = _TOKENIZED[self.api]
+        keep = self.api.tokenized
         return _encode({key: value for key, value in self.found.items() if key in keep})
 
     def prefill_body(self, params: Raw, *, keeps_only_capped: bool) -> bytes:
@@ -121,12 +122,9 @@ class Ask:
         drop = _PREFILL_DROPS | _STOPS if keeps_only_capped else _PREFILL_DROPS
         said = {key: value for key, value in self.found.items() if key not in drop}
         said["stream"] = _FALSE
-        if self.api is Api.RESPONSES:
-            said["max_output_tokens"] = _ONE
-        else:
-            said["max_tokens"] = _ONE
-            if "max_completion_tokens" in self.found:
-                said["max_completion_tokens"] = _ONE
+        said[self.api.limit] = _ONE
+        if "max_completion_tokens" in self.found and self.api is not RESPONSES:
+            said["max_completion_tokens"] = _ONE
         if keeps_only_capped:
             said["ignore_eos"] = _TRUE
         if self.hands_over_tokens:
@@ -156,54 +154,46 @@ def parse_ask(api: Api, body: bytes) -> Ask:
         found = _OBJECT.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
         raise RefusedError(400, f"the request body cannot be read: {exc}") from None
-    said: dict[str, object] = {}
-    prompts: list[Raw] = []
-    keys = _PROMPT_KEYS[api]
-    stripped = False
-    for key, value in found.items():
-        if key in keys:
-            prompts.append(value)
-        elif key in _READ:
-            said[key] = _short(value)
-        elif key in _IDENTITY:
-            stripped = True
-    model = said.get("model")
-    stream = said.get("stream") is True
+    prompts = [found[name] for name in api.prompts if name in found]
+    stream = "stream" in found and _value(found["stream"]) is True
     tokens, one, countable = None, True, True
-    if api is not Api.COMPLETIONS:
+    if api is not COMPLETIONS:
         countable = not any(_OPAQUE.search(prompt) for prompt in prompts)
     elif prompts:
         tokens, one = _token_ids(prompts[0])
+    model = _value(found["model"]) if "model" in found else None
     return Ask(
-        api=api,
-        found=found,
+        api,
+        found,
         stream=stream,
         model=model if isinstance(model, str) else None,
         prompt_bytes=sum(map(len, prompts)),
         prompt_tokens=tokens,
         countable=countable,
-        output_limit=_output_limit(said),
-        single=one and _is_single(said),
-        stateful=said.get("background") is True or bool(said.get("previous_response_id")),
-        hide_usage=stream and api in (Api.CHAT, Api.COMPLETIONS) and not said.get("stream_options"),
-        stripped=stripped,
+        output_limit=_output_limit(found),
+        single=one and (_PLURAL.isdisjoint(found) or _is_single(found)),
+        stateful=not _STATE.isdisjoint(found)
+        and any(_value(found[name]) for name in _STATE if name in found),
+        hide_usage=stream and api.usage_on_request and not _value(found.get("stream_options", _NULL)),
+        stripped=not _IDENTITY.isdisjoint(found),
     )
 
 
-def _output_limit(said: Mapping[str, object]) -> int | None:
-    for key in _LIMIT_KEYS:
-        value = said.get(key)
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
+def _output_limit(found: Mapping[str, Raw]) -> int | None:
+    for name in _LIMITS:
+        if name in found:
+            value = _value(found[name])
+            if type(value) is int and value >= 0:
+                return value
     return None
 
 
-def _short(value: Raw) -> object:
+def _value(member: Raw) -> object:
     """The member's value; of what is too long to be an option only that it is there (True)."""
-    if len(value) > _SHORT:
+    if len(member) > _SHORT:
         return True
     try:
-        return _ANYTHING.decode(value)
+        return _ANYTHING.decode(member)
     except (msgspec.DecodeError, RecursionError):
         return None
 
@@ -219,7 +209,8 @@ def _token_ids(prompt: Raw) -> tuple[int | None, bool]:
     return text.count(b",") + 1, not nested or text.count(b"[") == 2
 
 
-def _is_single(said: Mapping[str, object]) -> bool:
+def _is_single(found: Mapping[str, Raw]) -> bool:
+    said = {name: _value(found[name]) for name in _PLURAL if name in found}
     if said.get("n", 1) not in (1, None) or said.get("best_of", 1) not in (1, None):
         return False
     return not (

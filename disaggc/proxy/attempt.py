@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 from disaggc.proxy.board import PerClass, PerReplica, Timing
 from disaggc.proxy.call import Leg, PrefillLeg
-from disaggc.proxy.dialects import Handover, Protocol, handover, params_value, protocol_of
-from disaggc.proxy.failures import LegError, Stage
+from disaggc.proxy.dialects import handover, params_value, protocol_of
 from disaggc.proxy.requests import engine_request
-from disaggc.proxy.verdicts import handed_over
 from disaggc.routing.table import Dialect
 
 if TYPE_CHECKING:
@@ -33,9 +31,9 @@ class Attempt:
     __slots__ = (
         "_begun",
         "_decode_replica",
-        "_hand",
         "_handed",
         "_protocol",
+        "_request",
         "_x",
         "cached",
         "decode",
@@ -46,7 +44,7 @@ class Attempt:
     def __init__(self, exchange: Generation) -> None:
         self._x = exchange
         self._protocol = _ALONE
-        self._hand: Handover
+        self._request = ""
         self._decode_replica: Replica
         self._begun = 0.0
         self._handed = 0.0
@@ -60,7 +58,7 @@ class Attempt:
     @property
     def cohort(self) -> str:
         """Whose decode engines can release what prefill keeps."""
-        return self._decode_replica.entry.cohort
+        return self._decode_replica.cohort
 
     @property
     def remote(self) -> bool:
@@ -79,61 +77,61 @@ class Attempt:
         x = self._x
         x.service.tally.by_class(x.position, PerClass.REMOTE)
         self._decode_replica = decode
-        protocol = self._protocol = protocol_of(x.service.table.dialect)
+        protocol = self._protocol = x.service.bounds.protocol
         request = f"{x.upstream_id}.r{x.tries}" if x.tries else x.upstream_id
-        hand = self._hand = handover(protocol, request, prefill.entry, decode=decode.entry)
-        self._start_prefill(prefill, protocol, now)
-        if protocol.concurrent:
-            params = params_value(protocol.decode_params(hand)) if protocol.decode_params else None
-            self._start_decode(params, protocol.engine_request_id(hand), now)
+        if protocol.always is not None:
+            self._request = request
+            self._start_prefill(prefill, protocol.always, now)
+            return
+        hand = handover(protocol, request, prefill.entry, decode=decode.entry)
+        self._request = protocol.engine_request_id(hand)
+        self._start_prefill(prefill, params_value(protocol.prefill_params(hand)), now)
+        if protocol.decode_params is not None:
+            self._start_decode(params_value(protocol.decode_params(hand)), self._request, now)
 
-    def _start_prefill(self, prefill: Replica, protocol: Protocol, now: float) -> None:
-        x, hand, limits = self._x, self._hand, self._x.service.table.timeouts
-        body = x.ask.prefill_body(
-            params_value(protocol.prefill_params(hand)), keeps_only_capped=protocol.keeps_only_capped
-        )
-        message = engine_request(
-            prefill.target(x.request.path), body, lines=self._lines(prefill, protocol),
-            request=protocol.engine_request_id(hand),
-        )  # fmt: skip
+    def _start_prefill(self, prefill: Replica, params: Raw, now: float) -> None:
+        x, protocol, bounds = self._x, self._protocol, self._x.service.bounds
+        body = x.ask.prefill_body(params, keeps_only_capped=protocol.keeps_only_capped)
+        lines = self._ranked(prefill) if protocol.rank_headers else x.lines
+        message = engine_request(prefill.target(x.request.path), body, lines=lines, request=self._request)
         x.entry.prefill = prefill.address
         self._begun = now
         prefill.count(PerReplica.PREFILLS)
-        heirs = x if protocol.answers else None
-        leg = self.prefill = PrefillLeg(x, prefill, last=x.last, tokens=x.prompt_tokens, heirs=heirs)
+        prefill.circuit.sent()
+        leg = self.prefill = PrefillLeg(
+            x, prefill, message, terms=bounds.prefill, last=x.last, tokens=x.prompt_tokens,
+            heirs=x if protocol.answers else None, dialect=protocol.dialect,
+        )  # fmt: skip
         x.calls.append(leg)
-        leg.start(
-            message, now, seconds=limits.prefill_s, connect_s=limits.connect_s, again=not protocol.concurrent
-        )
+        leg.start(now)
 
     def _start_decode(self, params: Raw | None, request: str, now: float) -> None:
-        x, decode, limits = self._x, self._decode_replica, self._x.service.table.timeouts
+        x, decode, bounds = self._x, self._decode_replica, self._x.service.bounds
         ask = x.ask
-        lines = x.lines if params is None else self._lines(decode, self._protocol)
+        lines = self._ranked(decode) if params is not None and self._protocol.rank_headers else x.lines
         message = engine_request(
             decode.target(x.request.path), ask.decode_body(params), lines=lines, request=request
         )
         x.entry.decode = decode.address
-        connect_s = limits.connect_s
-        if self._handed:
-            connect_s = min(connect_s, max(0.001, self._handed + limits.handoff_s - now))
+        terms = bounds.decode_stream if ask.stream else bounds.decode_whole
+        if params is None:
+            terms = terms._replace(again=True)
+        elif self._handed and self._handed + bounds.handoff_s < now + terms.connect_s:
+            terms = terms._replace(connect_s=max(0.001, self._handed + bounds.handoff_s - now))
         self._begun = now
         decode.count(PerReplica.DECODES)
-        leg = self.decode = Leg(x, decode, Stage.FIRST_BYTE, last=x.last)
+        decode.circuit.sent()
+        leg = self.decode = Leg(x, decode, message, terms=terms, last=x.last)
         x.calls.append(leg)
-        leg.start(
-            message, now, seconds=limits.first_byte_s if ask.stream else limits.total_s, connect_s=connect_s,
-            stream=ask.stream, again=params is None,
-        )  # fmt: skip
+        leg.start(now)
 
-    def _lines(self, replica: Replica, protocol: Protocol) -> bytes:
+    def _ranked(self, replica: Replica) -> bytes:
+        """The header lines with the rank of the engine's KV identity."""
         kv = replica.entry.kv
-        if protocol.rank_headers and kv is not None:
-            return self._x.lines + b"x-data-parallel-rank: %d\r\n" % kv.dp_rank
-        return self._x.lines
+        return self._x.lines + b"x-data-parallel-rank: %d\r\n" % (kv.dp_rank if kv is not None else 0)
 
-    def answered(self, call: Call, answer: Answer, now: float) -> Answer | LegError | None:
-        """What a leg's good answer leads to: something for the client, a failure after all, or more waiting."""
+    def answered(self, call: Call, answer: Answer, now: float) -> Answer | None:
+        """What a leg's good answer leads to: something for the client, or more waiting."""
         if call is self.prefill:
             return self._prefilled(answer, now)
         x = self._x
@@ -144,7 +142,7 @@ class Attempt:
                 self.params = None
         return answer
 
-    def _prefilled(self, answer: Answer, now: float) -> Answer | LegError | None:
+    def _prefilled(self, answer: Answer, now: float) -> Answer | None:
         x = self._x
         took = now - self._begun
         x.entry.prefill_ms = took * 1e3
@@ -153,17 +151,11 @@ class Attempt:
             if self.decode is not None:
                 self.decode.drop()  # it would wait for KV that never comes
             return answer
-        if not self._protocol.answers:
-            return None
-        handed = handed_over(answer.body, x.service.table.dialect)
-        if isinstance(handed, LegError):
-            handed.prefill = True
-            call = self.prefill
-            if call is not None:
-                call.replica.failed(now)
-            return handed
+        handed = self.prefill.handed if self.prefill is not None else None
+        if handed is None:
+            return None  # decode was asked at the same time
         if handed.prompt_tokens:
             x.note_prompt_tokens(handed.prompt_tokens)
         self.params, self.cached, self._handed = handed.params, handed.cached_tokens, now
-        self._start_decode(handed.params, self._protocol.engine_request_id(self._hand), now)
+        self._start_decode(handed.params, self._request, now)
         return None

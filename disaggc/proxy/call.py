@@ -6,16 +6,17 @@ Driven by its connection's callbacks: no task, no future, no timer. Its owner ca
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import LegError, Stage
-from disaggc.proxy.verdicts import fault_of
+from disaggc.proxy.verdicts import Handed, fault_of, handed_over
 
 if TYPE_CHECKING:
     from disaggc.proxy.answers import Answer
     from disaggc.proxy.fleet import Replica
     from disaggc.proxy.upstream import Connection, Message
+    from disaggc.routing.table import Dialect
 
 
 class Heirs(Protocol):
@@ -35,52 +36,56 @@ class Caller(Protocol):
         """There is no good answer."""
 
 
+class Terms(NamedTuple):
+    """How a call is made; the same for many."""
+
+    stage: Stage
+    seconds: float
+    """How long an answer is waited for."""
+    connect_s: float
+    stream: bool = False
+    """Whether the caller is told at the first bytes of an event stream."""
+    again: bool = False
+    """Whether, should the engine have closed the connection meanwhile, a new one is tried."""
+
+
 class Call:
     """One call; `open` while somebody waits for it."""
 
     __slots__ = (
-        "_again", "_caller", "_connect_s", "_connection", "_last", "_message", "_seconds", "_stage", "_stream",
-        "deadline", "open", "replica",
+        "_again", "_caller", "_connection", "_last", "_message", "_terms", "deadline", "open", "replica",
     )  # fmt: skip
 
-    def __init__(self, caller: Caller, replica: Replica, stage: Stage, *, last: float) -> None:
+    def __init__(
+        self, caller: Caller, replica: Replica, message: Message, *, terms: Terms, last: float
+    ) -> None:
         self._caller = caller
         self.replica = replica
-        self._stage = stage
+        self._message = message
+        self._terms = terms
         self._last = last
         self.deadline = last
         """By the monotonic clock; at most `last`."""
-        self.open = False
-        self._connection: Connection | None = None
-        self._message: Message = b""
-        self._again = False
-        self._stream = False
-        self._seconds = 0.0
-        self._connect_s = 0.0
-
-    def start(
-        self, message: Message, now: float, *, seconds: float, connect_s: float, stream: bool = False,
-        again: bool = False,
-    ) -> None:  # fmt: skip
-        """Ask, and wait that long. `again`: should the engine have closed the connection meanwhile, on a new one."""
         self.open = True
-        self._message = message
-        self._seconds = seconds
-        self._connect_s = connect_s
-        self._stream = stream
-        self._again = again
+        self._again = terms.again
+        self._connection: Connection | None = None
+
+    def start(self, now: float) -> None:
+        """Ask on an idle connection, or a new one."""
         pool = self.replica.pool
         connection = pool.take(now)
         if connection is None:
-            pool.open(self, connect_s)
+            pool.open(self, self._terms.connect_s)
         else:
             self._ask(connection, now)
 
     def _ask(self, connection: Connection, now: float) -> None:
         self._connection = connection
-        deadline = now + self._seconds
-        self.deadline = min(self._last, deadline)
-        connection.ask(self, self._message, stream=self._stream)
+        terms = self._terms
+        deadline = now + terms.seconds
+        if deadline < self._last:
+            self.deadline = deadline
+        connection.ask(self, self._message, stream=terms.stream)
 
     def opened(self, connection: Connection) -> None:
         """A new connection; one that nobody waits for any more serves the next."""
@@ -103,7 +108,7 @@ class Call:
             self._connection = None
             self.deadline = self._last
             self.replica.count_total(Total.STALE_RETRIES)
-            self.replica.pool.open(self, self._connect_s)
+            self.replica.pool.open(self, self._terms.connect_s)
             return
         self._end()
         self._caller.missed(self, error)
@@ -112,7 +117,7 @@ class Call:
         """Its time is over."""
         self._leave()
         self._end()
-        self._caller.missed(self, LegError("timeout", status=504, stage=self._stage))
+        self._caller.missed(self, LegError("timeout", status=504, stage=self._terms.stage))
 
     def drop(self) -> None:
         """Nobody waits any more."""
@@ -136,17 +141,9 @@ class Leg(Call):
 
     __slots__ = ()
 
-    def start(
-        self, message: Message, now: float, *, seconds: float, connect_s: float, stream: bool = False,
-        again: bool = False,
-    ) -> None:  # fmt: skip
-        """Ask."""
-        self.replica.circuit.sent()
-        super().start(message, now, seconds=seconds, connect_s=connect_s, stream=stream, again=again)
-
     def answered(self, answer: Answer) -> None:
         """Judge it."""
-        fault = fault_of(answer)
+        fault = self._judge(answer)
         if fault is None:
             self.replica.circuit.succeeded()
             self._end()
@@ -175,6 +172,9 @@ class Leg(Call):
             self.replica.circuit.withdrawn()
         super().drop()
 
+    def _judge(self, answer: Answer) -> LegError | None:
+        return fault_of(answer)
+
     def _blame(self, error: LegError) -> None:
         if error.blame and error.fresh:
             self.replica.failed(monotonic())
@@ -185,16 +185,29 @@ class Leg(Call):
 class PrefillLeg(Leg):
     """A prefill: occupies its replica by the prompt's tokens, and may have finished although nobody waits any more."""
 
-    __slots__ = ("_heirs", "_tokens")
+    __slots__ = ("_dialect", "_heirs", "_tokens", "handed")
 
     def __init__(
-        self, caller: Caller, replica: Replica, *, last: float, tokens: float, heirs: Heirs | None
-    ) -> None:
-        super().__init__(caller, replica, Stage.PREFILL, last=last)
+        self, caller: Caller, replica: Replica, message: Message, *, terms: Terms, last: float, tokens: float,
+        heirs: Heirs | None, dialect: Dialect,
+    ) -> None:  # fmt: skip
+        super().__init__(caller, replica, message, terms=terms, last=last)
         self._tokens = tokens
         self._heirs = heirs
         """Who releases what it keeps; None where decode does not get its parameters from the answer."""
+        self._dialect = dialect
+        self.handed: Handed | None = None
+        """What it hands over, once it has answered."""
         replica.take(tokens)
+
+    def _judge(self, answer: Answer) -> LegError | None:
+        if self._heirs is None or answer.head.status != 200:
+            return fault_of(answer)
+        handed = handed_over(answer.body, self._dialect)
+        if isinstance(handed, LegError):
+            return handed
+        self.handed = handed
+        return None
 
     def _leave(self) -> None:
         if self._connection is not None and self._heirs is not None:

@@ -68,15 +68,14 @@ def count_tokens(x: Generation, usage: Usage | None, events: int) -> None:
         x.note_prompt_tokens(usage.prompt)
     inputs = entry.input_tokens = entry.input_tokens or round(x.prompt_tokens)
     outputs = entry.output_tokens = usage.completion if usage is not None else events
-    tally.by_class(position, PerClass.TOKENS_IN, inputs)
-    tally.by_class(position, PerClass.TOKENS_OUT, outputs)
+    cells, row = tally.cells, tally.row(position)
+    cells[row + PerClass.TOKENS_IN] += inputs
+    cells[row + PerClass.TOKENS_OUT] += outputs
     tally.length(position, Length.INPUT, inputs)
     if entry.outcome == "":
         tally.length(position, Length.OUTPUT, outputs)
         x.service.learn_output(outputs)
-    cached = _cached(x.attempt, usage)
-    if cached:
-        tally.by_class(position, PerClass.TOKENS_CACHED, cached)
+    cells[row + PerClass.TOKENS_CACHED] += _cached(x.attempt, usage)
 
 
 def _cached(attempt: Attempt | None, usage: Usage | None) -> int:

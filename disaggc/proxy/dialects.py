@@ -35,6 +35,7 @@ class Handover(NamedTuple):
 class Protocol:
     """How one dialect runs its legs; parameters as JSON texts."""
 
+    dialect: Dialect
     concurrent: bool
     """Decode is asked at the same time as prefill."""
     answers: bool
@@ -45,6 +46,8 @@ class Protocol:
     decode_params: Callable[[Handover], Mapping[str, object]] | None
     engine_request_id: Callable[[Handover], str] = lambda h: h.request_id
     rank_headers: bool = False
+    always: Raw | None = None
+    """Prefill's parameters where they are the same for every request, which then keeps its own id."""
     paired_by_id: bool = True
     """Whether engines match the legs by an id that must be unique."""
 
@@ -150,23 +153,25 @@ def _moriio_id(hand: Handover) -> str:
 
 _PROTOCOLS: dict[Dialect, Protocol] = {
     Dialect.NIXL: Protocol(
-        concurrent=False, answers=True, keeps_only_capped=False, prefill_params=_remote_decode, decode_params=None,
-        paired_by_id=False,
+        dialect=Dialect.NIXL, concurrent=False, answers=True, keeps_only_capped=False,
+        prefill_params=_remote_decode, decode_params=None,
+        always=_REMOTE_DECODE_VALUE, paired_by_id=False,
     ),
     Dialect.NIXL_PUSH: Protocol(
-        concurrent=True, answers=False, keeps_only_capped=False,
+        dialect=Dialect.NIXL_PUSH, concurrent=True, answers=False, keeps_only_capped=False,
         prefill_params=_remote_decode, decode_params=_push_decode, rank_headers=True,
     ),
     Dialect.MOONCAKE: Protocol(
-        concurrent=True, answers=False, keeps_only_capped=True,
+        dialect=Dialect.MOONCAKE, concurrent=True, answers=False, keeps_only_capped=True,
         prefill_params=_mooncake_prefill, decode_params=_mooncake_decode, rank_headers=True,
     ),
     Dialect.MORIIO_READ: Protocol(
-        concurrent=False, answers=True, keeps_only_capped=True, prefill_params=_moriio_prefill, decode_params=None,
+        dialect=Dialect.MORIIO_READ, concurrent=False, answers=True, keeps_only_capped=True,
+        prefill_params=_moriio_prefill, decode_params=None,
         engine_request_id=_moriio_id, rank_headers=True,
     ),
     Dialect.MORIIO_WRITE: Protocol(
-        concurrent=True, answers=False, keeps_only_capped=True,
+        dialect=Dialect.MORIIO_WRITE, concurrent=True, answers=False, keeps_only_capped=True,
         prefill_params=_moriio_prefill, decode_params=_moriio_decode, engine_request_id=_moriio_id, rank_headers=True,
     ),
 }  # fmt: skip

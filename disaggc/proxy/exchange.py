@@ -35,7 +35,7 @@ class Exchange:
         self.front = front
         self.request = request
         self.started = monotonic()
-        self.last = self.started + service.table.timeouts.total_s
+        self.last = self.started + service.bounds.total_s
         """When its time is over, whatever it does."""
         headers = request.headers
         self.position = service.position(headers.get(service.class_header, b""))
@@ -162,28 +162,27 @@ class Exchange:
         self.calls.clear()
 
     def _account(self, now: float) -> None:
-        tally, entry, position = self.service.tally, self.entry, self.position
+        service, entry, position = self.service, self.entry, self.position
+        cells, row = service.tally.cells, service.tally.row(position)
         total = now - self.started
         entry.total_ms = total * 1e3
-        tally.by_class(position, PerClass.REQUESTS)
-        if entry.outcome == "":
-            if entry.status < 400:
-                entry.outcome = "ok"
-                tally.by_class(position, PerClass.OK)
-                tally.timing(position, Timing.E2E, total)
-            else:
-                entry.outcome = "refused"
-                tally.by_class(position, _error_cell(entry.status))
-        elif entry.outcome == "client-gone":
-            tally.by_class(position, PerClass.CLIENT_GONE)
-        elif entry.outcome in ("broken", "cut"):
-            tally.by_class(position, PerClass.BROKEN_STREAM)
+        cells[row + PerClass.REQUESTS] += 1.0
+        outcome = entry.outcome
+        if outcome == "" and entry.status < 400:
+            entry.outcome = "ok"
+            cells[row + PerClass.OK] += 1.0
+            service.tally.timing(position, Timing.E2E, total)
         else:
-            tally.by_class(position, _error_cell(entry.status))
+            entry.outcome = outcome or "refused"
+            other = PerClass.CLIENT_ERROR if entry.status < 500 else PerClass.SERVER_ERROR
+            cells[row + _OUTCOMES.get(outcome, other)] += 1.0
         if entry.retries:
-            tally.by_class(position, PerClass.RETRIES, entry.retries)
-        self.service.log.write(entry, time.time())
+            cells[row + PerClass.RETRIES] += entry.retries
+        service.log.write(entry, time.time())
 
 
-def _error_cell(status: int) -> int:
-    return PerClass.CLIENT_ERROR if status < 500 else PerClass.SERVER_ERROR
+_OUTCOMES = {
+    "client-gone": PerClass.CLIENT_GONE,
+    "broken": PerClass.BROKEN_STREAM,
+    "cut": PerClass.BROKEN_STREAM,
+}

@@ -29,25 +29,14 @@ class Replica:
     """One engine as this worker sees it."""
 
     __slots__ = (
-        "_board",
-        "_cells",
-        "_first",
-        "_health",
-        "_others",
-        "_targets",
-        "_waiting",
-        "authority",
-        "circuit",
-        "entry",
-        "pool",
-        "role",
-        "slot",
-    )
+        "_board", "_cells", "_first", "_health", "_others", "_targets", "_waiting", "active", "address", "authority",
+        "circuit", "cohort", "entry", "kv_tokens", "max_seqs", "pool", "role", "slot", "weight",
+    )  # fmt: skip
 
     def __init__(
         self, entry: ReplicaEntry, *, slot: int, pool: ConnectionPool, circuit: Circuit, view: WorkerView
     ) -> None:
-        self.entry = entry
+        self.adopt(entry)
         self.role = Role.DECODE
         self.slot = slot
         self.pool = pool
@@ -62,15 +51,15 @@ class Replica:
         self._others = view.board.workers > 1
         pool.on_connect = lambda: self.count(PerReplica.CONNECTS)
 
-    @property
-    def address(self) -> str:
-        """Identity over generations."""
-        return self.entry.address
-
-    @property
-    def weight(self) -> float:
-        """Relative speed."""
-        return self.entry.weight
+    def adopt(self, entry: ReplicaEntry) -> None:
+        """Take on what a table says of it; the hot path reads plain attributes."""
+        self.entry = entry
+        self.address = entry.address
+        self.weight = entry.weight
+        self.cohort = entry.cohort
+        self.max_seqs = entry.max_seqs
+        self.kv_tokens = entry.kv_tokens
+        self.active = entry.state is ReplicaState.ACTIVE
 
     @property
     def work(self) -> float:
@@ -128,11 +117,7 @@ class Replica:
 
     def available(self, now: float) -> bool:
         """Whether it may get a new request: active, healthy, circuit closed."""
-        return (
-            self.entry.state is ReplicaState.ACTIVE
-            and self._board.shared[self._health] >= 0
-            and self.circuit.allows(now)
-        )
+        return self.active and self._board.shared[self._health] >= 0 and self.circuit.allows(now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +166,7 @@ class Fleet:
         self.decodes = tuple(grouped[Role.DECODE])
         self.servers = self.decodes + tuple(grouped[Role.COLOCATED])
         """Replicas that can answer a generation request: decode and colocated ones."""
+        self._cohorts = {r.cohort: [p for p in self.prefills if p.cohort == r.cohort] for r in self.decodes}
         self.part(earlier.apart if earlier else frozenset())
         for address, old in known.items():
             if self.replicas.get(address) is not old:
@@ -203,8 +189,7 @@ class Fleet:
 
     def prefills_for(self, decode: Replica) -> list[Replica]:
         """Prefill replicas that may hand KV to this one: of equal cohort, and not set apart."""
-        cohort, apart = decode.entry.cohort, self.apart
-        found = [r for r in self.prefills if r.entry.cohort == cohort]
+        found, apart = self._cohorts.get(decode.cohort, []), self.apart
         return [r for r in found if (r.address, decode.address) not in apart] if apart else found
 
     def any_engine(self, now: float) -> Replica | None:
@@ -221,7 +206,7 @@ def _carried(old: Replica | None, entry: ReplicaEntry, table: RoutingTable) -> R
     """The same engine in a new generation keeps its connections and its circuit."""
     if old is None or (old.entry.host, old.entry.port) != (entry.host, entry.port):
         return None
-    old.entry = entry
+    old.adopt(entry)
     old.circuit.threshold, old.circuit.rest_s = table.health.eject_after, table.health.open_s
     old.pool.idle_s = table.timeouts.idle_upstream_s
     return old

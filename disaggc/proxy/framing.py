@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 MAX_HEAD = 65536
 MAX_HELD = 1 << 20
 """A chunk larger than this goes out in pieces."""
 _STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: [^\r\n]*)?")
-_HEX = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[^\r\n]{0,256})?\r\n")
+_HEX = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[^\r\n]{0,256})?")
+_SIZE_LINE = 300
+"""Longest first line of a chunk, extensions included."""
 
 
 class BadAnswerError(ValueError):
     """The engine's answer is not HTTP."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Head:
     """What the proxy needs of a status line and headers."""
 
@@ -30,15 +33,16 @@ class Head:
     chunked: bool
     length: int | None
     """Content-Length; None for chunked and for answers that end with the connection."""
-
-    @property
-    def event_stream(self) -> bool:
-        """Whether the body is a stream of events that can be passed on in its own chunks."""
-        return self.chunked and self.status == 200 and self.content_type.startswith(b"text/event-stream")
+    event_stream: bool
+    """Whether the body is a stream of events that can be passed on in its own chunks."""
 
 
+@lru_cache(maxsize=1024)
 def parse_head(text: bytes) -> Head:
-    """The head without its final empty line; BadAnswerError when a length could be read two ways."""
+    """The head without its final empty line; BadAnswerError when a length could be read two ways.
+
+    Remembered, as an engine's heads repeat within the second of their date.
+    """
     first, *lines = text.split(b"\r\n")
     match = _STATUS.fullmatch(first)
     if match is None:
@@ -70,7 +74,8 @@ def parse_head(text: bytes) -> Head:
     status = int(match[2])
     if status in (204, 304) or status < 200:
         chunked, length = False, 0
-    return Head(status, content_type, keep_alive, chunked, length)
+    events = chunked and status == 200 and content_type.startswith(b"text/event-stream")
+    return Head(status, content_type, keep_alive, chunked, length, events)
 
 
 class ChunkBorders:
@@ -99,16 +104,16 @@ class ChunkBorders:
         size = len(data)
         done = at
         while at < size:
-            match = _HEX.match(data, at)
-            if match is None:
+            line = data.find(b"\r\n", at, at + _SIZE_LINE)
+            if line < 0:
                 _check_incomplete(data, at)
                 break
-            length = int(match[1], 16)
+            length = chunk_length(data[at:line])
             if length == 0:
-                self.ended = _last_ends(data, match.end())
+                self.ended = _last_ends(data, line + 2)
                 done = size if self.ended else at
                 break
-            end = match.end() + length + 2
+            end = line + length + 4
             if end > size:
                 if size - at > MAX_HELD:
                     self._left = end - size
@@ -124,9 +129,18 @@ class ChunkBorders:
         return data[:done]
 
 
+@lru_cache(maxsize=4096)
+def chunk_length(line: bytes) -> int:
+    """The size in a chunk's first line, without its line end."""
+    match = _HEX.fullmatch(line)
+    if match is None:
+        raise BadAnswerError("not a chunk size")
+    return int(match[1], 16)
+
+
 def _check_incomplete(data: bytes, at: int) -> None:
     """A chunk size may still be on its way, but not for long."""
-    if len(data) - at > 300 or b"\r\n" in data[at:]:
+    if len(data) - at >= _SIZE_LINE or b"\n" in data[at:]:
         raise BadAnswerError("not a chunk size")
 
 
@@ -150,11 +164,11 @@ def chunks(framed: bytes) -> list[tuple[int, int, bytes]]:
     parts: list[tuple[int, int, bytes]] = []
     at, size = 0, len(framed)
     while at < size:
-        match = _HEX.match(framed, at)
-        if match is None:
+        line = framed.find(b"\r\n", at, at + _SIZE_LINE)
+        if line < 0:
             raise BadAnswerError("not a chunk size")
-        start = match.end()
-        length = int(match[1], 16)
+        start = line + 2
+        length = chunk_length(framed[at:line])
         end = start + length + 2
         parts.append((at, end, framed[start : start + length]))
         if length == 0:

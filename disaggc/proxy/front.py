@@ -127,6 +127,10 @@ class Front(Intake):
         if self.transport is not None:
             self.transport.write(data)
 
+    def writer(self) -> Callable[[bytes], None]:
+        """What sends bytes to the client, as long as it is there."""
+        return self.write if self.transport is None else self.transport.write
+
     def throttle(self, connection: Connection | None) -> None:
         """Pause this engine connection while the client does not take its bytes; None = no longer."""
         self._throttled = connection

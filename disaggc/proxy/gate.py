@@ -106,7 +106,7 @@ class Gate:
             r
             for r in fleet.servers
             if r.available(now)
-            and has_room(r.entry, limits, requests=r.requests * share, tokens=r.tokens * share, ask=ask)
+            and has_room(r, limits, requests=r.requests * share, tokens=r.tokens * share, ask=ask)
         ]
         replica = fleet.for_decode.choose(fitting, prefix)
         if replica is not None:

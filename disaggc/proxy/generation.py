@@ -47,7 +47,8 @@ class Generation(Arrival):
         """Room in a decode replica is taken."""
         if self.remote and self.keys:
             cached = self.service.prefixes.cached_bytes(self.holding.address, self.keys)
-            self.remote = self.worth_handing_over(cached / max(1, self.ask.prompt_bytes))
+            uncached = self.prompt_tokens * (1 - min(1.0, cached / max(1, self.ask.prompt_bytes)))
+            self.remote = uncached >= self.service.bounds.hand_over_from
         self._try(now)
 
     def _try(self, now: float) -> None:
@@ -58,8 +59,9 @@ class Generation(Arrival):
         if self.remote and fleet.disaggregated:
             pair = choose_pair(fleet, self.holding, tried=self.tried, prefix=self.prefix, now=now)
             if pair is not None:
-                self.move_to(pair.decode)
-                attempt.pair(pair.prefill, pair.decode, now)
+                prefill, decode = pair
+                self.move_to(decode)
+                attempt.pair(prefill, decode, now)
                 return
             without_prefill(self)
         self.remote = False
@@ -89,9 +91,7 @@ class Generation(Arrival):
         if attempt is None:
             raise RuntimeError("an answer before a question")
         outcome = attempt.answered(call, answer, now)
-        if isinstance(outcome, LegError):
-            self._failed(outcome, now)
-        elif outcome is not None and not self.replied:
+        if outcome is not None and not self.replied:
             self._deliver(outcome, now)
 
     def on_failure(self, call: Call, error: LegError) -> None:
@@ -140,10 +140,9 @@ class Generation(Arrival):
 
     def tick(self, now: float) -> None:
         """Of whatever is waited for."""
-        limits = self.service.table.timeouts
         stream = self.stream
         if stream is not None:
-            if now > self.last or (now - stream.last > limits.gap_s and not self.front.stalled):
+            if now > self.last or (now - stream.last > self.service.bounds.gap_s and not self.front.stalled):
                 stream.fail("timeout", status=504)
         else:
             super().tick(now)

@@ -85,7 +85,7 @@ class Intake(asyncio.Protocol):
         except RefusedError as refused:
             self._reject(refused)
         else:
-            if not self._in_body and self._field_bytes > self.service.table.limits.header_bytes:
+            if not self._in_body and self._field_bytes > self.service.bounds.header_bytes:
                 self.refuse(RefusedError(431, "the request headers are too large"))
 
     def _reject(self, refused: RefusedError) -> None:
@@ -112,7 +112,7 @@ class Intake(asyncio.Protocol):
     def _collect(self) -> None:
         """Headers by name; a repeated one that says who or how long is refused, others are joined."""
         headers = self._headers = dict(self._fields)
-        limit = self.service.table.limits.header_bytes
+        limit = self.service.bounds.header_bytes
         if self._field_bytes > limit and sum(len(n) + len(v) for n, v in self._fields) > limit:
             raise RefusedError(431, "the request headers are too large")
         if len(headers) == len(self._fields):
@@ -139,7 +139,7 @@ class Intake(asyncio.Protocol):
         elif b"host" not in headers:
             raise RefusedError(400, "the Host header is missing")
         length = headers.get(b"content-length", b"")
-        limit = self.service.table.limits.body_bytes
+        limit = self.service.bounds.body_bytes
         if length and int(length) > limit:
             raise RefusedError(413, f"the request body has {int(length)} bytes, the limit is {limit}")
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
@@ -160,7 +160,7 @@ class Intake(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
         self._body_size += len(body)
-        limit = self.service.table.limits.body_bytes
+        limit = self.service.bounds.body_bytes
         if self._body_size > limit:
             raise RefusedError(413, f"the request body is larger than the limit of {limit} bytes")
         self._body.append(body)

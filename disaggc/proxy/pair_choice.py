@@ -6,16 +6,11 @@ Knows load and cohorts, not requests.
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
 
 from disaggc.proxy.fleet import Fleet, Replica
 
-
-class Pair(NamedTuple):
-    """Two replicas of one cohort."""
-
-    prefill: Replica
-    decode: Replica
+Pair = tuple[Replica, Replica]
+"""A prefill and a decode replica of one cohort."""
 
 
 def choose_pair(
@@ -25,14 +20,14 @@ def choose_pair(
     for skip in (tried, frozenset[str]()) if tried else (tried,):
         prefill = _prefill_for(fleet, decode, skip, now=now, prefix=prefix)
         if prefill is not None:
-            return Pair(prefill, decode)
+            return prefill, decode
         with_prefill = [
             r for r in fleet.decodes if _prefill_for(fleet, r, skip, now=now, prefix=prefix) is not None
         ]
         other = fleet.choose(with_prefill, fleet.for_decode, now=now)
         prefill = _prefill_for(fleet, other, skip, now=now, prefix=prefix) if other is not None else None
         if other is not None and prefill is not None:
-            return Pair(prefill, other)
+            return prefill, other
     return None
 
 

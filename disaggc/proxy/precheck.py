@@ -19,7 +19,7 @@ TOKENIZE_S = 5.0
 
 def check_model(service: Service, ask: Ask) -> None:
     """RefusedError for a model that is not served, and for state that lives on one engine of several."""
-    if ask.model is not None and ask.model not in service.table.models:
+    if ask.model is not None and ask.model not in service.bounds.models:
         raise RefusedError(404, f"the model `{ask.model[:200]}` is not served here")
     if ask.stateful and len(service.fleet.servers) > 1:
         raise RefusedError(
@@ -32,7 +32,7 @@ def prompt_length(service: Service, ask: Ask) -> float | None:
 
     RefusedError 400 when they cannot.
     """
-    limit = service.table.max_model_len
+    limit = service.bounds.max_model_len
     if ask.prompt_tokens is not None:
         if ask.single:
             check_length(service, ask, ask.prompt_tokens)

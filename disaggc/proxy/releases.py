@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from disaggc.proxy.board import Total
-from disaggc.proxy.call import Call
+from disaggc.proxy.call import Call, Terms
 from disaggc.proxy.failures import LegError, Stage
 from disaggc.proxy.requests import engine_request, engine_target
 from disaggc.proxy.verdicts import handed_over
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 RELEASE_S = 5.0
 SALVAGE_S = 1.0
 TRIES = 2
+_TERMS = Terms(Stage.TOTAL, RELEASE_S, RELEASE_S)
 _PATH = b"/v1/chat/completions"
 
 
@@ -65,7 +66,7 @@ class Salvage:
     def __init__(self, service: Service, connection: Connection, prefill: Replica, *, lines: bytes) -> None:
         self._service = service
         self._connection = connection
-        self._cohort = prefill.entry.cohort
+        self._cohort = prefill.cohort
         self._lines = lines
         self.deadline = monotonic() + SALVAGE_S
         connection.hang_up(self)
@@ -100,7 +101,7 @@ class Release:
             b'{"model":"disaggc-release","messages":[{"role":"user","content":"."}],"max_tokens":1,'
             b'"kv_transfer_params":%b}' % params
         )
-        self._among = [r for r in service.fleet.decodes if r.entry.cohort == cohort]
+        self._among = [r for r in service.fleet.decodes if r.cohort == cohort]
         self._left = TRIES
         self._call: Call | None = None
 
@@ -124,8 +125,8 @@ class Release:
             engine_target(b"POST", _PATH, replica.authority), self._body, lines=self._lines,
             request=f"release-{secrets.token_hex(12)}",
         )  # fmt: skip
-        self._call = Call(self, replica, Stage.TOTAL, last=now + RELEASE_S)
-        self._call.start(message, now, seconds=RELEASE_S, connect_s=RELEASE_S)
+        self._call = Call(self, replica, message, terms=_TERMS, last=now + RELEASE_S)
+        self._call.start(now)
 
     def took(self, call: Call, answer: Answer) -> None:
         """404 is what a release is answered."""

@@ -55,8 +55,7 @@ def request_id(given: bytes | None) -> str:
 
 def forwarded(headers: Mapping[bytes, bytes]) -> bytes:
     """The client's headers that engines see, as header lines."""
-    seen = _FORWARDED & headers.keys()
-    return b"".join([b"%b: %b\r\n" % (name, headers[name]) for name in seen]) if seen else b""
+    return b"".join([b"%b: %b\r\n" % (name, headers[name]) for name in headers if name in _FORWARDED])
 
 
 def engine_request(target: bytes, body: bytes | None, *, lines: bytes, request: str) -> Message:

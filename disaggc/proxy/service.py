@@ -17,6 +17,7 @@ from time import monotonic
 
 from disaggc.proxy.accesslog import AccessLog
 from disaggc.proxy.board import MAX_CLASSES, Total
+from disaggc.proxy.bounds import bounds_of
 from disaggc.proxy.fleet import Fleet, WorkerView
 from disaggc.proxy.gate import Gate
 from disaggc.proxy.releases import Releases
@@ -82,6 +83,7 @@ class Service:
     def _adopt(self, table: RoutingTable) -> None:
         key = read_secret(table.api_key) if table.api_key else None
         self.table = table
+        self.bounds = bounds_of(table)
         self._accepted = b""
         self._key_digest = hashlib.sha256(key).digest() if key is not None else None
         names = class_names(table)

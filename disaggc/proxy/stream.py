@@ -11,13 +11,14 @@ import json
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from disaggc.proxy.asks import Api
+from disaggc.proxy.asks import MESSAGES, RESPONSES, Api
 from disaggc.proxy.board import Timing, Total
 from disaggc.proxy.events import (
     KV_KEY,
     Usage,
     events_of,
     is_failure,
+    is_notable,
     is_suspect,
     scrub,
     usage_of,
@@ -60,8 +61,8 @@ class Stream:
     """The sink of one decode connection, which it owns until the end."""
 
     __slots__ = (
-        "_api", "_changes", "_connection", "_front", "_gaps", "_head", "_listener", "_tail", "_tally", "last", "over",
-        "tokens", "usage",
+        "_changes", "_connection", "_front", "_gaps", "_head", "_listener", "_tail", "_tally", "_write", "last",
+        "over", "tokens", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +70,7 @@ class Stream:
     ) -> None:
         self._listener = listener
         self._front = front
+        self._write = front.writer()
         self._tally = tally
         self._gaps = tally.times[position * Timing.SIZE + Timing.ITL]
         self._changes = changes
@@ -101,22 +103,31 @@ class Stream:
                 self._gaps.append(now - self.last)
             self.tokens += events
         self.last = now
-        if KV_KEY in data or (self._tail and KV_KEY in self._tail + data[:_TAIL]):
+        if self._tail or is_notable(data):
+            data = self._inspected(data)
+            if self.over:
+                return
+        if not data.endswith(b"\n\n\r\n"):
+            self._tail = data[-_TAIL:]
+        if self._head:
+            data, self._head = self._head + data, b""
+        self._write(data)
+
+    def _inspected(self, data: bytes) -> bytes:
+        """The data without what is not for the client; a failure in it ends the stream."""
+        tail, self._tail = self._tail, b""
+        if KV_KEY in data or (tail and KV_KEY in tail + data[:_TAIL]):
             try:
                 data, count = scrub(data)
             except ValueError:
                 self.fail("bad-answer")
-                return
+                return b""
             self._tally.cells[Total.PARAMS_SCRUBBED] += count
-        self._tail = b"" if data.endswith(b"\n\n\r\n") else data[-_TAIL:]
         if b'"usage":{' in data:
             data = self._usage_seen(data)
         if is_suspect(data) and _is_failure(data):
             self.fail("aborted")
-            return
-        if self._head:
-            data, self._head = self._head + data, b""
-        self._front.write(data)
+        return data
 
     def _usage_seen(self, data: bytes) -> bytes:
         self.usage = usage_of(data) or self.usage
@@ -174,13 +185,12 @@ def _is_failure(data: bytes) -> bool:
 def error_event(api: Api, reason: str, status: int) -> bytes:
     """The event by which clients of that API learn that a stream failed."""
     message = f"decode failed while streaming: {reason}"
-    match api:
-        case Api.MESSAGES:
-            said = {"type": "error", "error": {"type": "api_error", "message": message}}
-            return b"event: error\ndata: " + json.dumps(said).encode() + b"\n\n"
-        case Api.RESPONSES:
-            said = {"type": "error", "code": "upstream_error", "message": message}
-            return b"event: error\ndata: " + json.dumps(said).encode() + b"\n\n"
-        case _:
-            said = {"error": {"message": message, "type": "upstream_error", "param": None, "code": status}}
-            return b"data: " + json.dumps(said).encode() + b"\n\n"
+    said: dict[str, object]
+    if api is MESSAGES:
+        said = {"type": "error", "error": {"type": "api_error", "message": message}}
+    elif api is RESPONSES:
+        said = {"type": "error", "code": "upstream_error", "message": message}
+    else:
+        said = {"error": {"message": message, "type": "upstream_error", "param": None, "code": status}}
+    event = b"event: error\n" if api in (MESSAGES, RESPONSES) else b""
+    return event + b"data: " + json.dumps(said).encode() + b"\n\n"

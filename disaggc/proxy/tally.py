@@ -64,6 +64,10 @@ class Tally:
         """One observation of a length."""
         self.lengths[position * Length.SIZE + length].append(tokens)
 
+    def row(self, position: int) -> int:
+        """Where the counters of a class start among the cells."""
+        return _CLASS_AT + position * _CLASS_STEP
+
     def by_class(self, position: int, cell: int, amount: float = 1.0) -> None:
         """Add to a class counter."""
         self.cells[_CLASS_AT + position * _CLASS_STEP + cell] += amount

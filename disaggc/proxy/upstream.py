@@ -66,10 +66,13 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the answer; without a question they end the connection."""
+        borders = self._borders
         try:
-            if self._head is None and (data := self._take_head(data)) is _NO_HEAD:
-                return
-            borders = self._borders
+            if self._head is None:
+                at = self._take_head(data)
+                if at is None:
+                    return
+                data, borders = at, self._borders
             if borders is not None:
                 data = borders.feed(data)
                 ended = borders.ended
@@ -78,41 +81,39 @@ class Connection(asyncio.Protocol):
         except BadAnswerError:
             self._fail(LegError("bad-answer"))
             return
-        if self._sink is not None:
+        sink = self._sink
+        if sink is not None:
             if data:
-                self._sink.segment(data)
-            if ended:
-                self._complete()
+                sink.segment(data)
+            if ended and self._sink is not None:  # else the sink has closed the connection
+                self._free()
+                sink.end()
         elif ended:
-            if data:
-                self._parts.append(data)
-            self._complete()
+            self._complete(data)
         elif data:
             self._hold(data)
 
-    def _take_head(self, data: bytes) -> bytes:
-        """What follows the head; _NO_HEAD while that is not whole."""
+    def _take_head(self, data: bytes) -> bytes | None:
+        """What follows the head; None while that is not whole."""
         if self._asker is None:
             raise BadAnswerError("an answer without a question")
         if self._parts:
             data = self._parts.pop() + data
-        while True:
-            end = data.find(b"\r\n\r\n")
-            if end < 0:
-                if len(data) > MAX_HEAD:
-                    raise BadAnswerError("a head without an end")
-                self._parts.append(data)
-                return _NO_HEAD
-            head = parse_head(data[:end])
-            data = data[end + 4 :]
-            if head.status >= 200:
-                break
+        end = data.find(b"\r\n\r\n")
+        if end < 0:
+            if len(data) > MAX_HEAD:
+                raise BadAnswerError("a head without an end")
+            self._parts.append(data)
+            return None
+        head = parse_head(data[:end])
+        if head.status < 200:
+            return self._take_head(data[end + 4 :])
         self._head = head
         self._left = head.length
         if head.chunked:
             self._borders = ChunkBorders()
         self._stream = self._stream and head.event_stream
-        return data
+        return data[end + 4 :]
 
     def _count(self, data: bytes) -> bool:
         """Whether a body with a known length is complete."""
@@ -132,25 +133,30 @@ class Connection(asyncio.Protocol):
         if self._got > MAX_WHOLE:
             self._fail(LegError("bad-answer"))
 
-    def _complete(self) -> None:
-        asker, sink, head = self._asker, self._sink, self._head
-        if head is None or (asker is None and sink is None):
-            return  # the sink closed the connection at the last segment
-        body = b"".join(self._parts)
-        if self._borders is not None and not self._stream:
-            body = dechunk(body)
+    def _complete(self, data: bytes) -> None:
+        """The last piece of an answer that was collected."""
+        asker, head = self._asker, self._head
+        if asker is None or head is None:
+            return
+        if self._parts:
+            self._parts.append(data)
+            data = b"".join(self._parts)
+            self._parts.clear()
+            self._got = 0
+        framed = self._stream
+        if self._borders is not None and not framed:
+            data = dechunk(data)
+        self._free()
+        asker.answered(Answer(head, data, self, framed=framed, ended=True))
+
+    def _free(self) -> None:
+        """The answer is complete, and nobody owns the connection any more; whoever did is told after."""
+        keep = not self._hung and self._head is not None and self._head.keep_alive
         self._asker = self._sink = self._head = self._borders = None
-        self._parts.clear()
-        self._got = 0
-        if head.keep_alive and not self._hung:
+        if keep:
             self._pool.put_back(self)
         else:
             self.close()
-        # Told last: the connection is no longer theirs.
-        if sink is not None:
-            sink.end()
-        elif asker is not None:
-            asker.answered(Answer(head, body, self, framed=self._stream, ended=True))
 
     # --- ends ---
 
@@ -158,8 +164,8 @@ class Connection(asyncio.Protocol):
         """An answer without a length ends here; anything else is cut short."""
         head = self._head
         if head is not None and self._borders is None and self._left is None:
-            head.keep_alive = False
-            self._complete()
+            self._hung = True
+            self._complete(b"")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -220,7 +226,3 @@ class Connection(asyncio.Protocol):
     def at_border(self) -> bool:
         """Whether what went to the sink ends at a chunk border."""
         return self._borders is not None and self._borders.at_border
-
-
-_NO_HEAD = bytes(bytearray(b"no head"))
-"""An object of its own, told apart by identity."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
 from disaggc.proxy.answers import Answer
-from disaggc.proxy.dialects import params_fault
-from disaggc.proxy.events import events_of, is_failure, is_suspect, usage_of
+from disaggc.proxy.dialects import REQUIRED
+from disaggc.proxy.events import events_of, is_failure, is_suspect
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.framing import BadAnswerError
 from disaggc.routing.table import Dialect
 
 _NO_CHOICES = re.compile(rb'"choices"\s*+:\s*+(?:\[\s*\]|null)')
+_NIXL = Dialect.NIXL
 RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses that say the engine, not the request, is the problem."""
 
@@ -63,39 +65,73 @@ class Handed(NamedTuple):
     """What a prefill hands over."""
 
     params: Raw
-    """Decode's parameters, byte for byte, with the prompt's token ids where prefill gave them."""
+    """Decode's parameters, each value byte for byte, with the prompt's token ids where prefill gave them."""
     prompt_tokens: int
     """0 = not said."""
     cached_tokens: int | None
     """Prompt tokens that prefill had cached; None = not said."""
 
 
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int = 0
+    input_tokens: int = 0
+    prompt_tokens_details: _Details | None = None
+    input_tokens_details: _Details | None = None
+    cache_read_input_tokens: int | None = None
+
+    @property
+    def cached(self) -> int | None:
+        """Prompt tokens that were cached, whatever the API calls them."""
+        details = self.prompt_tokens_details or self.input_tokens_details
+        return details.cached_tokens if details is not None else self.cache_read_input_tokens
+
+
 class _Prefilled(msgspec.Struct):
-    kv_transfer_params: Raw = Raw(b"null")
+    kv_transfer_params: dict[str, Raw] | None = None
     prompt_token_ids: Raw = Raw(b"null")
+    usage: _Usage | None = None
 
 
 _PREFILLED = msgspec.json.Decoder(_Prefilled)
 _ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+_encode = msgspec.json.Encoder().encode
+_NULL = b"null"
+_NOTHING = frozenset({b"null", b"[]", b"[[]]"})
 
 
 def handed_over(body: bytes, dialect: Dialect) -> Handed | LegError:
     """Decode's parameters from a prefill answer.
 
-    LegError when prefill did not keep its KV: decode would silently do all the work alone.
+    LegError when prefill failed, or did not keep its KV: decode would silently do all the work alone.
     """
+    if is_suspect(body) and (fault := _whole_fault(body)) is not None:
+        return fault
     try:
         said = _PREFILLED.decode(body)
-        params = _ANYTHING.decode(said.kv_transfer_params)
     except (msgspec.DecodeError, RecursionError):
         return LegError("bad-answer")
-    if params_fault(params, dialect) is not None:
+    params, usage = said.kv_transfer_params, said.usage
+    if params is None or (dialect is _NIXL and not _complete(params)):
         return LegError("no-params")
-    text = bytes(said.kv_transfer_params)
-    if bytes(memoryview(said.prompt_token_ids)[:1]) == b"[" and params:
-        text = b'%b,"prompt_token_ids":%b}' % (text[:-1], bytes(said.prompt_token_ids))
-    usage = usage_of(body)
-    cached = params.get("remote_prefill_cached_tokens")
-    if not isinstance(cached, int):
-        cached = usage.cached if usage is not None else None
-    return Handed(Raw(text), usage.prompt if usage is not None else 0, cached)
+    cached = usage.cached if usage is not None else None
+    if "remote_prefill_cached_tokens" in params:
+        told = _ANYTHING.decode(params["remote_prefill_cached_tokens"])
+        cached = told if isinstance(told, int) else cached
+    if len(said.prompt_token_ids) > len(_NULL):
+        params["prompt_token_ids"] = said.prompt_token_ids
+    tokens = usage.prompt_tokens or usage.input_tokens if usage is not None else 0
+    return Handed(Raw(_encode(params)), tokens, cached)
+
+
+def _complete(params: Mapping[str, Raw]) -> bool:
+    """Whether decode can fetch by them; as `params_fault`, without decoding the lists of blocks."""
+    for name in REQUIRED:
+        value = params.get(name)
+        if value is None or bytes(value) in _NOTHING:
+            return False
+    done = params.get("do_remote_prefill")
+    return done is not None and bytes(done) == b"true"

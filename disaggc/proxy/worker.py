@@ -22,7 +22,7 @@ import uvloop
 
 from disaggc.proxy.accesslog import AccessLog
 from disaggc.proxy.anycall import PASSED, AnyCall, Health, Unknown
-from disaggc.proxy.asks import Api
+from disaggc.proxy.asks import APIS
 from disaggc.proxy.board import Board, Total
 from disaggc.proxy.exchange import Exchange
 from disaggc.proxy.fleet import WorkerView
@@ -34,7 +34,6 @@ from disaggc.proxy.tally import Tally
 from disaggc.routing.table import RoutingTable, load_table
 
 _LOG = logging.getLogger(__name__)
-_GENERATION = {api.value.encode() for api in Api}
 BACKLOG = 4096
 MAX_ORDER = 64 << 20
 GC_THRESHOLDS = (50_000, 20, 100)
@@ -44,13 +43,13 @@ GC_THRESHOLDS = (50_000, 20, 100)
 def serve(front: Front, request: Request) -> Exchange:
     """The exchange for a request, not started."""
     service, path, method = front.service, request.path, request.method
-    if path in _GENERATION and method == b"POST":
+    if path in APIS and method == b"POST":
         return Generation(service, front, request)
     if PASSED.get(path) == method:
         return AnyCall(service, front, request)
     if path in (b"/health", b"/ready") and method in (b"GET", b"HEAD"):
         return Health(service, front, request)
-    return Unknown(service, front, request, known=path in _GENERATION or path in PASSED)
+    return Unknown(service, front, request, known=path in APIS or path in PASSED)
 
 
 class Worker:

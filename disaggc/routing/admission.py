@@ -8,15 +8,26 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from disaggc.routing.limits import Admission
-from disaggc.routing.table import ReplicaEntry
 
 T = TypeVar("T")
 
 
-def has_room(entry: ReplicaEntry, limits: Admission, *, requests: float, tokens: float, ask: float) -> bool:
+class Sized(Protocol):
+    """What holds requests and KV."""
+
+    @property
+    def max_seqs(self) -> int | None:
+        """Sequences it runs at once; None = not limited by it."""
+
+    @property
+    def kv_tokens(self) -> int | None:
+        """Tokens of KV it holds; None = not limited by it."""
+
+
+def has_room(entry: Sized, limits: Admission, *, requests: float, tokens: float, ask: float) -> bool:
     """Whether a replica with this in flight can take `ask` tokens more; an empty one takes any request."""
     if requests <= 0:
         return True

@@ -55,6 +55,12 @@ class Path(StrEnum):
     """The decode replica prefills too."""
 
 
+def break_even(*, skip_below: int, block_size: int) -> int:
+    """Uncached tokens from which on KV is handed over; below one block there is nothing to hand over."""
+    return max(skip_below, block_size)
+
+
 def path_for(*, uncached_tokens: float, skip_below: int, block_size: int) -> Path:
-    """LOCAL below the break-even, and below one block, where there is nothing to hand over."""
-    return Path.LOCAL if uncached_tokens < max(skip_below, block_size) else Path.REMOTE
+    """LOCAL below the break-even."""
+    least = break_even(skip_below=skip_below, block_size=block_size)
+    return Path.LOCAL if uncached_tokens < least else Path.REMOTE
