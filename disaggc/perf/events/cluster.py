@@ -19,6 +19,7 @@ from disaggc.perf.events.decode_engine import DecodeEngine
 from disaggc.perf.events.flight import Flight, Loss
 from disaggc.perf.events.front import Proxy, Seat
 from disaggc.perf.events.load import Failure, Load
+from disaggc.perf.events.lockstep import Lockstep
 from disaggc.perf.events.network import Inlet, hidden_s, transfer_end
 from disaggc.perf.events.prefill_engine import PrefillEngine
 from disaggc.perf.events.report import report
@@ -79,18 +80,17 @@ class Cluster:
         fit, role = sized.fit, sized.pool.role
         entry = ReplicaEntry(
             address=f"{self._service}/{role.value}-{i}/{number}",
-            host="127.0.0.1",
-            port=1,
-            cohort="one",
+            host="127.0.0.1", port=1, cohort="one",
             kv_tokens=max(1, fit.replica_kv_tokens_low),
             max_seqs=max(1, int(sized.limit)),
-        )
+        )  # fmt: skip
         if role is not Role.PREFILL:
             return Seat(entry, role, engine=self._decode_engine(sized, times))
+        together = Lockstep(self.calendar) if times.work.all2alls else None
         ranks = tuple(
             PrefillEngine(
                 times, self.calendar, self, budget=float(fit.max_num_batched_tokens),
-                kv_tokens=_kv_tokens(fit), lease_s=self.front.lease_s,
+                kv_tokens=_kv_tokens(fit), lease_s=self.front.lease_s, group=together,
             )
             for _ in range(fit.ranks)
         )  # fmt: skip

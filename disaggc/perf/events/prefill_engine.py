@@ -1,17 +1,20 @@
 """One data-parallel rank of a prefill replica: prompts in steps of a token budget, KV kept until decode has it.
 
-Full steps of one long prompt are one event: nothing else can start in them. Knows no decode and no network.
+When a step starts and ends its group says. Full steps of one long prompt are one event: nothing else can start in them.
+Knows no decode and no network.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from dataclasses import dataclass
 from typing import Protocol
 
 from disaggc.perf.engine_model import StepTimes
 from disaggc.perf.events.calendar import Calendar
 from disaggc.perf.events.flight import Flight, Loss
+from disaggc.perf.events.lockstep import Lockstep
 from disaggc.perf.events.prefix_cache import PrefixCache
 
 
@@ -25,13 +28,35 @@ class PrefillOwner(Protocol):
         """The engine gives the request up."""
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one rank computes in one step, or in several full ones. whole_s: through all pipeline stages.
+
+    tokens: they count as the rank's work until the step is over.
+    """
+
+    rank: PrefillEngine
+    version: int
+    complete: list[Flight]
+    tokens: float
+    whole_s: float
+    steps: int
+
+    @property
+    def stage_s(self) -> float:
+        """Until the next one may start: the first pipeline stage is free again."""
+        return self.whole_s / self.rank.stages
+
+
 class PrefillEngine:
     """First come first served; its KV holds running prompts and leased ones."""
 
     def __init__(
         self, times: StepTimes, calendar: Calendar, owner: PrefillOwner, *, budget: float, kv_tokens: float,
-        lease_s: float,
+        lease_s: float, group: Lockstep | None = None,
     ) -> None:  # fmt: skip
+        self._group = group or Lockstep(calendar)
+        self._group.ranks.append(self)
         self._times, self._calendar, self._owner = times, calendar, owner
         self._budget, self._capacity, self._lease_s = budget, kv_tokens, lease_s
         self._queue: deque[Flight] = deque()
@@ -39,8 +64,7 @@ class PrefillEngine:
         self._leases: dict[Flight, float] = {}
         self._moving: set[Flight] = set()
         self._held = 0.0
-        self._busy_until = 0.0
-        self._working = False
+        self.working = False
         self._unsaid: dict[Flight, None] = {}
         self._version = 0
         self._prefixes = PrefixCache()
@@ -59,17 +83,16 @@ class PrefillEngine:
         return self._held
 
     @property
-    def working(self) -> bool:
-        """Whether a step runs."""
-        return self._working
+    def stages(self) -> int:
+        """Pipeline stages that work on different steps at once."""
+        return self._times.work.pp
 
     def prompt(self, flight: Flight, now: float) -> None:
         """One more prompt."""
         flight.source = self
         self._queue.append(flight)
         self.tokens += flight.todo
-        if not self._working:
-            self._step(now)
+        self._group.go_on(now)
 
     def begin(self, flight: Flight, now: float) -> bool:
         """Decode begins to fetch, which ends the lease; False where the KV is gone."""
@@ -85,8 +108,8 @@ class PrefillEngine:
             return False
         self._moving.discard(flight)
         self._held -= flight.isl
-        if not self._working and self._queue:
-            self._step(now)
+        if self._queue:
+            self._group.go_on(now)
         return True
 
     def clear(self) -> list[Flight]:
@@ -98,8 +121,9 @@ class PrefillEngine:
         self._leases.clear()
         self._moving.clear()
         self._partial, self._held, self.tokens = None, 0.0, 0.0
-        self._working = False
+        self.working = False
         self._version += 1
+        self._group.stopped()
         return held
 
     def _expire(self, now: float) -> None:
@@ -110,10 +134,6 @@ class PrefillEngine:
                 return
             del self._leases[flight]
             self._held -= flight.isl
-
-    def _look_again(self, now: float, version: int) -> None:
-        if version == self._version and not self._working:
-            self._step(now)
 
     def _start(self, now: float) -> bool:
         """Whether the first waiting prompt may begin, now that there is room or nothing to wait for."""
@@ -130,11 +150,13 @@ class PrefillEngine:
             return self._held + flight.isl <= self._capacity
         return False
 
-    def _step(self, now: float) -> None:
-        """One step, or all the full steps of a long prompt."""
+    def take(self, now: float, *, alone: bool) -> Step | None:
+        """The work of its next step, or of all the full steps of a long prompt; None where nothing may start.
+
+        alone: no other rank's step ends with it.
+        """
         t, budget = self._times, self._budget
-        self._version += 1
-        left, work, steps = budget, 0.0, 1
+        left, work, tokens, steps = budget, 0.0, 0.0, 1
         complete: list[Flight] = []
         while left > 0:
             flight = self._partial
@@ -145,7 +167,7 @@ class PrefillEngine:
                 self._held += flight.isl
                 if flight.blocks:
                     self.tokens -= flight.found(self._prefixes.use(flight.blocks, flight.isl))
-            if flight.todo > budget and left == budget:
+            if alone and flight.todo > budget and left == budget:
                 # full steps of this prompt alone; its rest is shared with whoever has come by then
                 steps = math.ceil(flight.todo / budget) - 1
                 left = steps * budget
@@ -156,38 +178,40 @@ class PrefillEngine:
             )
             flight.done, flight.todo = after, flight.todo - chunk
             left -= chunk
-            self.tokens -= chunk
+            tokens += chunk
             self._partial = flight if flight.todo > 0 else None
             if self._partial is None:
                 complete.append(flight)
                 self._unsaid[flight] = None
                 if flight.blocks:
                     self._prefixes.keep(flight.blocks, self._capacity - self._held + flight.isl)
-        self._working = bool(complete) or self._partial is not None
-        if not self._working:
-            if self._queue and self._leases:
-                self._calendar.enter(next(iter(self._leases.values())), self._look_again, self._version)
-            return
+        self.working = bool(complete) or self._partial is not None
+        if not self.working:
+            return None
         whole = max(steps * t.prefill_fixed_s + work, steps * t.weight_read_s)
-        stage = whole / t.work.pp
-        self.busy_s += stage
         for flight in complete:
             flight.last_step_s = whole / steps
-        self._calendar.enter(now + stage, self._stepped, (self._version, complete, (whole - stage) / steps))
+        return Step(self, self._version, complete, tokens, whole, steps)
 
-    def _stepped(self, now: float, step: tuple[int, list[Flight], float]) -> None:
-        version, complete, behind = step
-        if version != self._version:
+    @property
+    def lease_ends_s(self) -> float | None:
+        """When the first lease ends that prompts may wait for; None where none does."""
+        return next(iter(self._leases.values())) if self._queue and self._leases else None
+
+    def stepped(self, step: Step, now: float, *, lasted_s: float) -> None:
+        """Its step is over."""
+        if step.version != self._version:
             return
-        self._working = False
-        for flight in complete:
+        self.working = False
+        self.busy_s += lasted_s
+        self.tokens -= step.tokens
+        behind = (step.whole_s - step.whole_s / self._times.work.pp) / step.steps
+        for flight in step.complete:
             self._leases[flight] = now + self._lease_s
             if behind > 0:
                 self._calendar.enter(now + behind, self._through, (flight, flight.epoch))
             else:
                 self._through(now, (flight, flight.epoch))
-        if not self._working:
-            self._step(now)
 
     def _through(self, now: float, done: tuple[Flight, int]) -> None:
         """The last pipeline stage is done; nothing to say where the replica ended meanwhile."""
