@@ -118,7 +118,7 @@ class Arrival(Exchange):
         self.held = replica
         waited = now - self.started
         self.entry.queue_ms = waited * 1e3
-        self.service.tally.timing(self.position, Timing.QUEUE, waited)
+        self.times[Timing.QUEUE].append(waited)
         try:
             self.set_out(now)
         except Exception as exc:  # noqa: BLE001 - see `fall`

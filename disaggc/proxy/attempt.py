@@ -96,8 +96,7 @@ class Attempt:
         message = engine_request(prefill.target(x.request.path), body, lines=lines, request=self._request)
         x.entry.prefill = prefill.address
         self._begun = now
-        prefill.count(PerReplica.PREFILLS)
-        prefill.circuit.sent()
+        prefill.asked(PerReplica.PREFILLS)
         leg = self.prefill = PrefillLeg(
             x, prefill, message, terms=bounds.prefill, last=x.last, tokens=x.prompt_tokens,
             heirs=x if protocol.answers else None, dialect=protocol.dialect,
@@ -119,8 +118,7 @@ class Attempt:
         elif self._handed and self._handed + bounds.handoff_s < now + terms.connect_s:
             terms = terms._replace(connect_s=max(0.001, self._handed + bounds.handoff_s - now))
         self._begun = now
-        decode.count(PerReplica.DECODES)
-        decode.circuit.sent()
+        decode.asked(PerReplica.DECODES)
         leg = self.decode = Leg(x, decode, message, terms=terms, last=x.last)
         x.calls.append(leg)
         leg.start(now)
@@ -135,9 +133,9 @@ class Attempt:
         if call is self.prefill:
             return self._prefilled(answer, now)
         x = self._x
-        x.service.tally.timing(x.position, Timing.DECODE_FIRST, now - self._begun)
+        x.times[Timing.DECODE_FIRST].append(now - self._begun)
         if self._handed:
-            x.service.tally.timing(x.position, Timing.HANDOFF, now - self._handed)
+            x.times[Timing.HANDOFF].append(now - self._handed)
             if answer.head.status not in (400, 422):
                 self.params = None
         return answer
@@ -146,7 +144,7 @@ class Attempt:
         x = self._x
         took = now - self._begun
         x.entry.prefill_ms = took * 1e3
-        x.service.tally.timing(x.position, Timing.PREFILL, took)
+        x.times[Timing.PREFILL].append(took)
         if answer.head.status != 200:
             if self.decode is not None:
                 self.decode.drop()  # it would wait for KV that never comes

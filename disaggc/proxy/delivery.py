@@ -58,7 +58,7 @@ def _stream_head(x: Generation, answer: Answer) -> bytes:
 def _note_first(x: Generation, now: float) -> None:
     took = now - x.started
     x.entry.ttft_ms = took * 1e3
-    x.service.tally.timing(x.position, Timing.TTFT, took)
+    x.times[Timing.TTFT].append(took)
 
 
 def count_tokens(x: Generation, usage: Usage | None, events: int) -> None:
@@ -71,9 +71,10 @@ def count_tokens(x: Generation, usage: Usage | None, events: int) -> None:
     cells, row = tally.cells, tally.row(position)
     cells[row + PerClass.TOKENS_IN] += inputs
     cells[row + PerClass.TOKENS_OUT] += outputs
-    tally.length(position, Length.INPUT, inputs)
+    lengths = tally.lengths[position]
+    lengths[Length.INPUT].append(inputs)
     if entry.outcome == "":
-        tally.length(position, Length.OUTPUT, outputs)
+        lengths[Length.OUTPUT].append(outputs)
         x.service.learn_output(outputs)
     cells[row + PerClass.TOKENS_CACHED] += _cached(x.attempt, usage)
 

@@ -18,7 +18,6 @@ _KV_VALUE = re.compile(rb'"kv_transfer_params"\s*+:\s*+(?!null)')
 _COUNTS = re.compile(rb'"(prompt|input|completion|output|cached|cache_read_input)_tokens":\s*(\d{1,12})')
 _CACHED = re.compile(rb'"cache(?:d|_read_input)_tokens":\s*(\d{1,12})')
 _EVENT = b"data: "
-_NOTABLE = re.compile(rb'"(?:error|abort|response\.failed|usage|kv_transfer_params)"')
 _FAILURE = re.compile(rb'"(?:error|abort|response\.failed)"')
 FAILED_FINISHES = frozenset({"error", "abort"})
 
@@ -78,12 +77,12 @@ def is_failure(answer: dict[str, Any]) -> bool:
     return any(isinstance(c, dict) and c.get("finish_reason") in FAILED_FINISHES for c in choices)
 
 
-def is_notable(data: bytes) -> bool:
-    """Whether a failure, usage or KV parameters may stand in these bytes.
+notable_in = re.compile(rb'"(error|abort|response\.failed|usage|kv_transfer_params)"').findall
+"""The words in some bytes that may say a failure, usage or KV parameters.
 
-    One search instead of five: on a chunk of a stream 0.9 us instead of 1.9.
-    """
-    return _NOTABLE.search(data) is not None
+One search instead of five: on a chunk of a stream 0.9 us instead of 1.9.
+"""
+USAGE, PARAMS = b"usage", b"kv_transfer_params"
 
 
 def is_suspect(data: bytes) -> bool:

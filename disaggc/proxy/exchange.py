@@ -27,7 +27,7 @@ class Exchange:
 
     __slots__ = (
         "calls", "entry", "front", "gone", "last", "lines", "over", "position", "replied", "request", "service",
-        "started", "upstream_id",
+        "started", "times", "upstream_id",
     )  # fmt: skip
 
     def __init__(self, service: Service, front: Front, request: Request) -> None:
@@ -39,6 +39,7 @@ class Exchange:
         """When its time is over, whatever it does."""
         headers = request.headers
         self.position = service.position(headers.get(service.class_header, b""))
+        self.times = service.tally.times[self.position]
         self.upstream_id = request_id(headers.get(b"x-request-id"))
         self.lines = forwarded(headers)
         """The client's header lines that engines see."""
@@ -171,7 +172,7 @@ class Exchange:
         if outcome == "" and entry.status < 400:
             entry.outcome = "ok"
             cells[row + PerClass.OK] += 1.0
-            service.tally.timing(position, Timing.E2E, total)
+            self.times[Timing.E2E].append(total)
         else:
             entry.outcome = outcome or "refused"
             other = PerClass.CLIENT_ERROR if entry.status < 500 else PerClass.SERVER_ERROR

@@ -64,22 +64,21 @@ class Replica:
     @property
     def work(self) -> float:
         """Outstanding tokens over all workers, and what the engine itself says is waiting."""
-        return self._sum(PerReplica.WORK) + self._board.shared[self._waiting] * SCRAPED_WEIGHT
+        return self.tokens + self._board.shared[self._waiting] * SCRAPED_WEIGHT
 
     @property
     def requests(self) -> float:
         """Requests in flight over all workers."""
-        return self._sum(PerReplica.REQUESTS_OPEN)
+        if self._others:
+            return self._board.total(self._first + PerReplica.REQUESTS_OPEN)
+        return self._cells[self._first + PerReplica.REQUESTS_OPEN]
 
     @property
     def tokens(self) -> float:
         """Tokens in flight over all workers."""
-        return self._sum(PerReplica.WORK)
-
-    def _sum(self, cell: int) -> float:
         if self._others:
-            return self._board.total(self._first + cell)
-        return self._cells[self._first + cell]
+            return self._board.total(self._first + PerReplica.WORK)
+        return self._cells[self._first + PerReplica.WORK]
 
     def target(self, path: bytes) -> bytes:
         """Request line and Host of a POST to it; made once for each of the few paths."""
@@ -108,6 +107,11 @@ class Replica:
         cells, first = self._cells, self._first
         cells[first + PerReplica.REQUESTS_OPEN] -= 1.0
         cells[first + PerReplica.WORK] -= tokens
+
+    def asked(self, cell: int) -> None:
+        """A leg is on its way; `cell` counts its kind."""
+        self._cells[self._first + cell] += 1.0
+        self.circuit.sent()
 
     def failed(self, now: float) -> None:
         """A leg failed by the engine's fault."""

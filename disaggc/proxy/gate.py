@@ -48,7 +48,7 @@ class Gate:
 
     def admit(self, tokens: float, prefix: bytes, now: float, *, remote: bool) -> Replica | None:
         """The replica, reserved; None when the request has to wait."""
-        return None if len(self._line) else self._grant(tokens, prefix, now, remote=remote)
+        return None if self._line.entries else self._grant(tokens, prefix, now, remote=remote)
 
     def wait(self, wish: Wish, priority: int, now: float) -> None:
         """Wait in line; RefusedError 429 when that is full, 503 without replicas."""
@@ -71,7 +71,7 @@ class Gate:
         self._tally.cells[Total.TOKENS_OPEN] -= tokens
         replica.release(tokens)
         self._served.finished(now)
-        if len(self._line):
+        if self._line.entries:
             self.pump(now)
 
     def pump(self, now: float) -> None:

@@ -95,10 +95,6 @@ class Intake(asyncio.Protocol):
         else:
             self.refuse(refused)
 
-    def on_message_begin(self) -> None:
-        """A request starts."""
-        self.receiving = True
-
     def on_url(self, url: bytes) -> None:
         """A piece of the target."""
         self._url += url
@@ -142,11 +138,15 @@ class Intake(asyncio.Protocol):
         limit = self.service.bounds.body_bytes
         if length and int(length) > limit:
             raise RefusedError(413, f"the request body has {int(length)} bytes, the limit is {limit}")
-        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        if b"content-encoding" in headers and headers[b"content-encoding"].lower() != b"identity":
             raise RefusedError(415, "compressed request bodies are not supported")
         if not self._may_enter(headers):
             raise RefusedError(401, "the API key is missing or wrong")
-        if headers.get(b"expect", b"").lower() == b"100-continue" and self.transport is not None:
+        if (
+            b"expect" in headers
+            and headers[b"expect"].lower() == b"100-continue"
+            and self.transport is not None
+        ):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _may_enter(self, headers: dict[bytes, bytes]) -> bool:

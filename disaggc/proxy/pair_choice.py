@@ -17,6 +17,11 @@ def choose_pair(
     fleet: Fleet, decode: Replica, *, tried: AbstractSet[str], prefix: bytes, now: float
 ) -> Pair | None:
     """A prefill replica for this decode; decode moves to another cohort where only that has an untried one."""
+    if not tried:
+        # Nearly always: one look at this decode's own cohort.
+        prefill = fleet.choose(fleet.prefills_for(decode), fleet.for_prefill, now=now, prefix=prefix)
+        if prefill is not None:
+            return prefill, decode
     for skip in (tried, frozenset[str]()) if tried else (tried,):
         prefill = _prefill_for(fleet, decode, skip, now=now, prefix=prefix)
         if prefill is not None:

@@ -80,7 +80,7 @@ class ConnectionPool:
         """Nobody owns the connection."""
         if self._retired:
             connection.close()
-        elif connection.usable:
+        else:
             connection.idle_since = monotonic()
             self.idle.append(connection)
 

@@ -15,6 +15,7 @@ from disaggc.proxy.service import Service
 from disaggc.routing.length import LengthVerdict
 
 TOKENIZE_S = 5.0
+_FITS = LengthVerdict.FITS
 
 
 def check_model(service: Service, ask: Ask) -> None:
@@ -40,13 +41,12 @@ def prompt_length(service: Service, ask: Ask) -> float | None:
     expected = service.lengths.tokens(ask.prompt_bytes)
     if not ask.countable or not ask.single:
         return min(expected, limit)
-    match service.lengths.verdict(ask.prompt_bytes, limit - (ask.output_limit or 1)):
-        case LengthVerdict.FITS:
-            return expected
-        case LengthVerdict.TOO_LONG:
-            raise _too_long(service, ask, round(service.lengths.at_least(ask.prompt_bytes)))
-        case LengthVerdict.ASK:
-            return None if ask.tokenizable else expected
+    verdict = service.lengths.verdict(ask.prompt_bytes, limit - (ask.output_limit or 1))
+    if verdict is _FITS:
+        return expected
+    if verdict is LengthVerdict.TOO_LONG:
+        raise _too_long(service, ask, round(service.lengths.at_least(ask.prompt_bytes)))
+    return None if ask.tokenizable else expected
 
 
 def check_length(service: Service, ask: Ask, tokens: int) -> None:

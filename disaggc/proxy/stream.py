@@ -15,11 +15,12 @@ from disaggc.proxy.asks import MESSAGES, RESPONSES, Api
 from disaggc.proxy.board import Timing, Total
 from disaggc.proxy.events import (
     KV_KEY,
+    PARAMS,
+    USAGE,
     Usage,
     events_of,
     is_failure,
-    is_notable,
-    is_suspect,
+    notable_in,
     scrub,
     usage_of,
     with_cached_tokens,
@@ -72,7 +73,7 @@ class Stream:
         self._front = front
         self._write = front.writer()
         self._tally = tally
-        self._gaps = tally.times[position * Timing.SIZE + Timing.ITL]
+        self._gaps = tally.times[position][Timing.ITL]
         self._changes = changes
         self._connection: Connection | None = None
         self._head = b""
@@ -103,8 +104,9 @@ class Stream:
                 self._gaps.append(now - self.last)
             self.tokens += events
         self.last = now
-        if self._tail or is_notable(data):
-            data = self._inspected(data)
+        words = notable_in(data)
+        if words or self._tail:
+            data = self._inspected(data, words)
             if self.over:
                 return
         if not data.endswith(b"\n\n\r\n"):
@@ -113,19 +115,19 @@ class Stream:
             data, self._head = self._head + data, b""
         self._write(data)
 
-    def _inspected(self, data: bytes) -> bytes:
+    def _inspected(self, data: bytes, words: list[bytes]) -> bytes:
         """The data without what is not for the client; a failure in it ends the stream."""
         tail, self._tail = self._tail, b""
-        if KV_KEY in data or (tail and KV_KEY in tail + data[:_TAIL]):
+        if PARAMS in words or (tail and KV_KEY in tail + data[:_TAIL]):
             try:
                 data, count = scrub(data)
             except ValueError:
                 self.fail("bad-answer")
                 return b""
             self._tally.cells[Total.PARAMS_SCRUBBED] += count
-        if b'"usage":{' in data:
+        if USAGE in words:
             data = self._usage_seen(data)
-        if is_suspect(data) and _is_failure(data):
+        if len(words) > words.count(USAGE) + words.count(PARAMS) and _is_failure(data):
             self.fail("aborted")
         return data
 

@@ -51,18 +51,10 @@ class Tally:
 
     def __init__(self, cells: memoryview[float]) -> None:
         self.cells = cells
-        self.times: list[list[float]] = [[] for _ in range(MAX_CLASSES * Timing.SIZE)]
-        """Seconds since the last digest, by class and what was timed: `times[position * Timing.SIZE + timing]`."""
-        self.lengths: list[list[float]] = [[] for _ in range(MAX_CLASSES * Length.SIZE)]
+        self.times: list[list[list[float]]] = [[[] for _ in range(Timing.SIZE)] for _ in range(MAX_CLASSES)]
+        """Seconds observed since the last digest, by class and what was timed."""
+        self.lengths: list[list[list[float]]] = [[[] for _ in range(Length.SIZE)] for _ in range(MAX_CLASSES)]
         """Tokens likewise."""
-
-    def timing(self, position: int, timing: int, seconds: float) -> None:
-        """One observation of a time, for the class at that position."""
-        self.times[position * Timing.SIZE + timing].append(seconds)
-
-    def length(self, position: int, length: int, tokens: int) -> None:
-        """One observation of a length."""
-        self.lengths[position * Length.SIZE + length].append(tokens)
 
     def row(self, position: int) -> int:
         """Where the counters of a class start among the cells."""
@@ -74,14 +66,13 @@ class Tally:
 
     def digest(self) -> None:
         """Put what was observed into the cells."""
-        for index, times in enumerate(self.times):
-            if times:
-                start = timing_cell(*divmod(index, Timing.SIZE))
-                self._put(times, start, time_bin, edges=_TIME_EDGES)
-        for index, lengths in enumerate(self.lengths):
-            if lengths:
-                start = length_cell(*divmod(index, Length.SIZE))
-                self._put(lengths, start, bin_of, edges=_LENGTH_EDGES)
+        for position in range(MAX_CLASSES):
+            for timing, times in enumerate(self.times[position]):
+                if times:
+                    self._put(times, timing_cell(position, timing), time_bin, edges=_TIME_EDGES)
+            for length, tokens in enumerate(self.lengths[position]):
+                if tokens:
+                    self._put(tokens, length_cell(position, length), bin_of, edges=_LENGTH_EDGES)
 
     def _put(
         self, values: list[float], start: int, bin_at: Callable[[float], int], *, edges: Sequence[float]

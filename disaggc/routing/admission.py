@@ -41,32 +41,33 @@ class WaitingLine(Generic[T]):
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._heap: list[tuple[int, int, T]] = []
+        self.entries: list[tuple[int, int, T]] = []
+        """A heap: who is next stands first."""
         self._arrivals = 0
 
     def offer(self, item: T, priority: int = 0) -> bool:
         """Whether it may wait; False when the line is full."""
-        if len(self._heap) >= self.limit:
+        if len(self.entries) >= self.limit:
             return False
         self._arrivals += 1
-        heapq.heappush(self._heap, (-priority, self._arrivals, item))
+        heapq.heappush(self.entries, (-priority, self._arrivals, item))
         return True
 
     def first(self) -> T | None:
         """Who is next, still in the line."""
-        return self._heap[0][2] if self._heap else None
+        return self.entries[0][2] if self.entries else None
 
     def take(self) -> T:
         """Who is next, out of the line."""
-        return heapq.heappop(self._heap)[2]
+        return heapq.heappop(self.entries)[2]
 
     def leave(self, item: T) -> None:
         """Someone gave up waiting."""
-        self._heap = [entry for entry in self._heap if entry[2] is not item]
-        heapq.heapify(self._heap)
+        self.entries = [entry for entry in self.entries if entry[2] is not item]
+        heapq.heapify(self.entries)
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self.entries)
 
 
 @dataclass(slots=True)

@@ -57,6 +57,8 @@ class LengthRatio:
     def verdict(self, size_bytes: int, limit: float) -> LengthVerdict:
         """Refuse only what is too long even at the low end; ask within 10 %; else let the engine decide."""
         expected = self.tokens(size_bytes)
+        if expected < (1 - CLOSE) * limit:
+            return LengthVerdict.FITS
         if abs(expected - limit) <= CLOSE * limit:
             return LengthVerdict.ASK
         if self.at_least(size_bytes) > limit:
