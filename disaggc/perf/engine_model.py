@@ -13,7 +13,7 @@ from disaggc.perf.estimate import Estimate, Term
 from disaggc.perf.step_table import StepTable
 from disaggc.perf.work import Work
 
-_SLOPE_CENTRE = 32.0
+SLOPE_CENTRE = 32.0
 """Batch at which an error in the growth of the step leaves the step as it is."""
 
 
@@ -65,7 +65,7 @@ class StepTimes:
         """One decode step with `batch` sequences in the replica, `context` tokens each."""
         step = self.values.step_miss * self._modelled(batch, context)
         slope = self.values.batch_slope
-        return step * (max(batch, 1.0) / _SLOPE_CENTRE) ** slope if slope else step
+        return step * (max(batch, 1.0) / SLOPE_CENTRE) ** slope if slope else step
 
     def _modelled(self, batch: float, context: float) -> float:
         micro = batch / self.work.pp

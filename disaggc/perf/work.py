@@ -6,11 +6,12 @@ Knows no share of peak and no time.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from disaggc.catalog.facts import Attention, LayerKind, ModelFacts, WeightGroup
 from disaggc.catalog.sizing import kv_bytes_per_rank, kv_bytes_per_token
 from disaggc.ir.plan import Shape
-from disaggc.resolve.model import NodeGroupFacts, ResolvedService
+from disaggc.resolve.model import NodeGroupFacts
 
 _ACTIVATION_BYTES = 2.0
 _ALL_REDUCES_PER_LAYER = 2
@@ -18,6 +19,22 @@ _LARGEST_BOARD = 16
 """Accelerators on the largest board of one node; a larger link domain is a rack's and crosses nodes (NVL72)."""
 _KERNELS = {"layer": 8, "mla": 4, "experts": 6, "linear": 3}
 """Small kernels a decoder layer launches, by what it contains; counted in profiles of fused decode graphs."""
+
+
+class Served(Protocol):
+    """A model and the bytes of KV a token takes in it: what a service has, and a benchmark without one."""
+
+    @property
+    def model(self) -> ModelFacts:
+        """Its facts."""
+
+    @property
+    def kv_bytes_per_token_full(self) -> float:
+        """In full-attention layers, whole model."""
+
+    @property
+    def kv_bytes_per_token_sliding(self) -> float:
+        """In sliding-window layers, whole model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +72,7 @@ class Work:
     attention_peak: float
 
 
-def work_of(service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> Work:
+def work_of(service: Served, group: NodeGroupFacts, shape: Shape) -> Work:
     """Adds up a model under a shape on one node group's accelerators."""
     model, accelerator = service.model, group.accelerator
     tp, ranks = shape.tp, shape.dp

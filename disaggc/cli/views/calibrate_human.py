@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from disaggc.perf.calibration.calibrate import Advised, Calibrated
@@ -12,6 +13,7 @@ _UNITS = {
     "decode_fixed_s": "ms", "decode_per_sequence_s": "us/sequence", "decode_per_token_s": "ns/token of context",
     "prefill_s": "ms", "prefill_per_token_s": "us/token", "prefill_per_square_s": "ps/token^2",
     "kv_setup_s": "ms", "kv_byte_s": "ns/byte",
+    "step_miss": "x the model's step", "batch_slope": "power of the batch",
 }  # fmt: skip
 _SCALES = {
     "ms": 1e3,
@@ -20,6 +22,8 @@ _SCALES = {
     "us/token": 1e6,
     "ps/token^2": 1e12,
     "ns/byte": 1e9,
+    "x the model's step": 1.0,
+    "power of the batch": 1.0,
 }
 
 
@@ -51,9 +55,12 @@ def _engine(engine: Advised) -> Iterator[str]:
     if one.kv_tokens:
         yield f"  KV {one.kv_tokens} tokens per engine, measured"
     if engine.next_run is not None:
-        run = engine.next_run
+        advice, run = engine.next_run, engine.next_run.run
+        gain = ""
+        if advice.before is not None and advice.after is not None:
+            gain = f", expected error {advice.before:.1%} -> {advice.after:.1%}"
         yield (
-            f"  most useful next run: {run.kind}, {run.isl} in, {run.osl} out, {run.concurrency} in flight "
+            f"  most useful next run: {run.kind}, {run.isl} in, {run.osl} out, {run.concurrency} in flight{gain} "
             "(`disaggc calibrate --plan SPEC` prints it)"
         )
 
@@ -63,6 +70,14 @@ def _part(part: Part) -> Iterator[str]:
     if part.left_out_error is not None:
         left_out = f"{part.left_out_error:.1%} with each run left out"
     yield f"  {part.title}: {len(part.runs)} runs, error {part.error:.1%}, {left_out}"
+    geometry = part.geometry()
+    if geometry is not None and geometry.blurred:
+        apart = (
+            "cannot be told apart"
+            if math.isinf(geometry.condition)
+            else f"condition {geometry.condition:.0f}"
+        )
+        yield f"    seen only together by these runs: {', '.join(geometry.weakest)} ({apart})"
     for name, given in part.ranges().items():
         unit = _UNITS[name]
         low, mid, high = (value * _SCALES[unit] for value in (given.low, given.mid, given.high))

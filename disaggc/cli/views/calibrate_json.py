@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -9,6 +10,7 @@ from pydantic import Field
 from disaggc.cli.views.document import Document, Item
 from disaggc.perf.calibration.calibrate import Calibrated
 from disaggc.perf.calibration.engine_fit import Part
+from disaggc.perf.calibration.schedule import Advice
 
 
 class ConstantItem(Item):
@@ -32,6 +34,10 @@ class PartItem(Item):
     left_out_error: float | None
     """The same with each run left out in turn; null where there are too few."""
     constants: tuple[ConstantItem, ...]
+    condition: float | None
+    """Largest over smallest singular value of its rows in relative terms; null for a level, or where infinite."""
+    weakest: tuple[str, ...]
+    """Constants that these runs see only together."""
 
 
 class NextRun(Item):
@@ -41,6 +47,10 @@ class NextRun(Item):
     input_tokens: int
     output_tokens: int
     concurrency: int
+    error_before: float | None
+    """Expected error over the bench schedule without it; null where its part was not fitted at all."""
+    error_after: float | None
+    """The same with it."""
 
 
 class EngineItem(Item):
@@ -76,7 +86,7 @@ def document(done: Calibrated) -> CalibrateDocument:
     """The report as JSON."""
     engines = []
     for engine in done.engines:
-        one, run = engine.fitted, engine.next_run
+        one = engine.fitted
         engines.append(
             EngineItem(
                 model=one.model,
@@ -84,11 +94,7 @@ def document(done: Calibrated) -> CalibrateDocument:
                 shape=str(one.shape),
                 parts=tuple(_part(part) for part in one.fit.parts),
                 kv_tokens=one.kv_tokens,
-                next_run=None
-                if run is None
-                else NextRun(
-                    kind=run.kind, input_tokens=run.isl, output_tokens=run.osl, concurrency=run.concurrency
-                ),
+                next_run=None if engine.next_run is None else _next(engine.next_run),
             )
         )
     return CalibrateDocument(
@@ -98,7 +104,20 @@ def document(done: Calibrated) -> CalibrateDocument:
     )
 
 
+def _next(advice: Advice) -> NextRun:
+    run = advice.run
+    return NextRun(
+        kind=run.kind,
+        input_tokens=run.isl,
+        output_tokens=run.osl,
+        concurrency=run.concurrency,
+        error_before=advice.before,
+        error_after=advice.after,
+    )
+
+
 def _part(part: Part) -> PartItem:
+    geometry = part.geometry()
     return PartItem(
         title=part.title,
         runs=part.runs,
@@ -108,4 +127,6 @@ def _part(part: Part) -> PartItem:
             ConstantItem(name=name, low=r.low, value=r.mid, high=r.high, pinned_down=name not in part.loose)
             for name, r in part.ranges().items()
         ),
+        condition=geometry.condition if geometry and math.isfinite(geometry.condition) else None,
+        weakest=geometry.weakest if geometry and geometry.blurred else (),
     )

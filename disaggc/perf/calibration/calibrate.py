@@ -17,8 +17,9 @@ from disaggc.ir.plan import Shape
 from disaggc.perf.calibration.checks import checked
 from disaggc.perf.calibration.engine_fit import fit_engine
 from disaggc.perf.calibration.formats import read_results
+from disaggc.perf.calibration.prior_step import PriorEngine
 from disaggc.perf.calibration.reading import Dropped, Reading, Setting
-from disaggc.perf.calibration.schedule import BenchRun, most_useful, schedule
+from disaggc.perf.calibration.schedule import Advice, most_useful, schedule
 from disaggc.perf.calibration.written import Fitted, calibration_of
 from disaggc.perf.calibration_file import Calibration, Provenance
 
@@ -30,7 +31,7 @@ class Advised:
     """A fitted engine and the run that would teach most about it; None where nothing would."""
 
     fitted: Fitted
-    next_run: BenchRun | None
+    next_run: Advice | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +67,17 @@ def calibrate(paths: Sequence[Path], over: Setting, catalog: Catalog) -> Calibra
     for (model, accelerator, shape), runs in engines.items():
         kept, lost = checked(runs, _peak_prompt_s(catalog, model, (accelerator, shape)))
         facts = catalog.model(model)
-        fit = fit_engine(kept, kv_bytes_per_token=facts.kv_bytes_per_token if facts else None)
+        engine = PriorEngine.of(catalog, model, (accelerator, shape))
+        fit = fit_engine(
+            kept,
+            kv_bytes_per_token=facts.kv_bytes_per_token if facts else None,
+            model=engine.step_s if engine else None,
+        )
         dropped += [*lost, *fit.dropped]
         tokens = [r.setting.kv_tokens for r in runs if r.setting.kv_tokens]
-        fitted = Fitted(model, accelerator, shape, fit, min(tokens) if tokens else None)
+        fitted = Fitted(
+            model, accelerator, shape, fit, min(tokens) if tokens else None, engine.pinned() if engine else {}
+        )
         advised.append(Advised(fitted, most_useful(fit, schedule(_USUAL_LENGTH, _USUAL_SEQUENCES))))
     found = [a.fitted for a in advised if a.fitted.fit.parts or a.fitted.kv_tokens]
     calibration = calibration_of(found, _provenance(readings, found)) if found else None

@@ -1,16 +1,20 @@
-"""Checked readings of one engine -> its direct constants: decode a, b, c; prefill p0, R, q; transfer; mixed steps.
+"""Checked readings of one engine -> its constants: decode, prefill p0, R, q, transfer, mixed steps.
 
-Each is a non-negative fit on relative residuals. Batches come from Little's law, never from the cap. Knows no file.
+Decode is a + b B + c S or the model's own step at a level: the form stands that predicts runs it has not seen better.
+Each is a fit on relative residuals. Batches come from Little's law, never from the cap. Knows no file.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from disaggc.perf.calibration import level_fit
+from disaggc.perf.calibration.geometry import Geometry, geometry_of
 from disaggc.perf.calibration.least_squares import LinearFit, fit_relative
+from disaggc.perf.calibration.level_fit import LevelFit, fit_level
 from disaggc.perf.calibration.reading import Dropped, Reading
 from disaggc.perf.constants import Range
 
@@ -36,7 +40,7 @@ class Part:
     rows: tuple[tuple[float, ...], ...]
     measured: tuple[float, ...]
     runs: tuple[str, ...]
-    fit: LinearFit
+    fit: LinearFit | LevelFit
 
     @property
     def error(self) -> float:
@@ -53,8 +57,14 @@ class Part:
         """Constants that these runs do not pin down."""
         return tuple(n for n, d in zip(self.names, self.fit.deviations, strict=True) if not d <= _CERTAIN)
 
+    def geometry(self) -> Geometry | None:
+        """How well the runs tell the constants apart; None for a level, which is held back by what was believed."""
+        return geometry_of(self.names, self.rows, self.measured) if isinstance(self.fit, LinearFit) else None
+
     def ranges(self) -> dict[str, Range]:
         """The constants with their 80 % ranges."""
+        if isinstance(self.fit, LevelFit):
+            return self.fit.ranges()
         out = {}
         for name, value, doubt in zip(self.names, self.fit.coefficients, self.fit.deviations, strict=True):
             width = math.exp(_Z90 * min(doubt, _WIDEST / _Z90)) if value > 0 else 1.0
@@ -76,21 +86,29 @@ class EngineFit:
         return next((p for p in self.parts if p.title == title), None)
 
 
-def fit_engine(readings: Sequence[Reading], *, kv_bytes_per_token: float | None) -> EngineFit:
+StepModel = Callable[[float, float], float]
+"""(batch of one replica, context of one sequence) -> seconds of a decode step at the priors."""
+
+
+def fit_engine(
+    readings: Sequence[Reading], *, kv_bytes_per_token: float | None, model: StepModel | None = None
+) -> EngineFit:
     """Everything these runs of one model, accelerator and shape say."""
     dropped: list[Dropped] = []
-    decode = _decode(readings, dropped)
+    decode = _decode(readings, model, dropped)
     prefill = _prefill(readings, dropped)
     parts = [p for p in (decode, prefill) if p is not None]
     if kv_bytes_per_token is not None and prefill is not None:
         moved = _transfer(readings, prefill, kv_bytes_per_token)
         parts += [] if moved is None else [moved]
-    return EngineFit(tuple(parts), _mixed(readings, decode, prefill), tuple(dropped))
+    single = {} if decode is None else _mixed(readings, (decode, model), prefill)
+    return EngineFit(tuple(parts), single, tuple(dropped))
 
 
 def _part(title: str, names: tuple[str, ...], found: list[Row]) -> Part:
     runs, rows, measured = (tuple(column) for column in zip(*found, strict=True))
-    return Part(title, names, rows, measured, runs, fit_relative(rows, measured))
+    fitted = fit_level(rows, measured) if names == level_fit.NAMES else fit_relative(rows, measured)
+    return Part(title, names, rows, measured, runs, fitted)
 
 
 def _too_few(title: str, names: tuple[str, ...], found: list[Row]) -> list[Dropped]:
@@ -111,8 +129,8 @@ def step_of(reading: Reading) -> float:
     return reading.tpot_s if alone or not math.isfinite(reading.itl_s) else reading.itl_s
 
 
-def _decode(readings: Sequence[Reading], dropped: list[Dropped]) -> Part | None:
-    found: list[Row] = []
+def _decode(readings: Sequence[Reading], model: StepModel | None, dropped: list[Dropped]) -> Part | None:
+    found: list[tuple[str, float, float, float]] = []
     for r in readings:
         batch, step = batch_of(r), step_of(r)
         known = math.isfinite(step) and step > 0 and math.isfinite(batch)
@@ -121,9 +139,32 @@ def _decode(readings: Sequence[Reading], dropped: list[Dropped]) -> Part | None:
         if math.isfinite(r.acceptance):
             dropped.append(Dropped(r.name, "token times dropped", "speculative decoding was on"))
             continue
-        found.append((r.name, (1.0, batch, batch * (r.isl + r.osl / 2)), step))
-    dropped += _too_few("decode step", DECODE, found)
-    return _part("decode step", DECODE, found) if len(found) >= len(DECODE) else None
+        found.append((r.name, batch, r.isl + r.osl / 2, step))
+    straight: list[Row] = [
+        (name, (1.0, batch, batch * context), step) for name, batch, context, step in found
+    ]
+    line = _part("decode step", DECODE, straight) if len(straight) >= len(DECODE) else None
+    if model is None or not found:
+        dropped += _too_few("decode step", DECODE, straight)
+        return line
+    levelled: list[Row] = [
+        (name, (model(batch, context), batch), step) for name, batch, context, step in found
+    ]
+    level = _part("decode step", level_fit.NAMES, levelled)
+    return line if line is not None and _unseen(line) < _unseen(level) else level
+
+
+def _unseen(part: Part) -> float:
+    """Error on runs that were not fitted; none of them, none to trust."""
+    return math.inf if part.left_out_error is None else part.left_out_error
+
+
+def decode_s(part: Part, model: StepModel | None, at: tuple[float, float]) -> float:
+    """The fitted decode step at (batch, context)."""
+    batch, context = at
+    if isinstance(part.fit, LevelFit):
+        return part.fit.at((model(batch, context) if model else math.nan, batch))
+    return part.fit.at((1.0, batch, batch * context))
 
 
 def _prefill(readings: Sequence[Reading], dropped: list[Dropped]) -> Part | None:
@@ -150,16 +191,15 @@ def _transfer(readings: Sequence[Reading], prefill: Part, kv_bytes_per_token: fl
     return _part("kv transfer", TRANSFER, found) if len(found) >= len(TRANSFER) else None
 
 
-def _mixed(readings: Sequence[Reading], decode: Part | None, prefill: Part | None) -> dict[str, float]:
+def _mixed(
+    readings: Sequence[Reading], decode: tuple[Part, StepModel | None], prefill: Part | None
+) -> dict[str, float]:
     """kappa: decode steps of a colocated engine over those predicted; mixed_s: what a prompt's step adds besides."""
-    if decode is None:
-        return {}
     kappas, extras = [], []
     for r in readings:
         if r.setting.kind != "mixed" or not math.isfinite(r.itl_s):
             continue
-        batch = batch_of(r)
-        step = decode.fit.at((1.0, batch, batch * (r.isl + r.osl / 2)))
+        step = decode_s(*decode, (batch_of(r), r.isl + r.osl / 2))
         kappas.append(r.itl_s / step)
         if prefill is not None and math.isfinite(r.itl_p99_s):
             extras.append(max(0.0, r.itl_p99_s - r.itl_s - prefill.fit.at((0.0, r.isl, r.isl * r.isl))))

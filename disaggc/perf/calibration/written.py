@@ -6,12 +6,14 @@ The front end's time stands in the fitted first tokens already, so that only the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from disaggc.ir.plan import Shape
 from disaggc.perf.calibration.engine_fit import EngineFit, Part
+from disaggc.perf.calibration.level_fit import LevelFit
 from disaggc.perf.calibration_file import Calibration, Entry, MeasuredMemory, Provenance
-from disaggc.perf.constants import Range
+from disaggc.perf.constants import Range, exactly
 
 _Z90 = 1.2815515594457831
 _SPREAD = 1.25
@@ -32,6 +34,8 @@ class Fitted:
     shape: Shape
     fit: EngineFit
     kv_tokens: int | None = None
+    beside: Mapping[str, float] = field(default_factory=dict)
+    """Values of the model that a level of the decode step was taken against."""
 
 
 def calibration_of(fitted: list[Fitted], provenance: Provenance) -> Calibration:
@@ -45,7 +49,7 @@ def calibration_of(fitted: list[Fitted], provenance: Provenance) -> Calibration:
                 accelerator=one.accelerator,
                 shape=one.shape,
                 basis="calibrated",
-                constants={name: _three(given) for name, given in constants_of(one.fit).items()},
+                constants={name: _three(given) for name, given in constants_of(one.fit, one.beside).items()},
                 memory=None if one.kv_tokens is None else MeasuredMemory(kv_tokens=one.kv_tokens),
             )
             for one in fitted
@@ -53,8 +57,8 @@ def calibration_of(fitted: list[Fitted], provenance: Provenance) -> Calibration:
     )
 
 
-def constants_of(fit: EngineFit) -> dict[str, Range]:
-    """The constants that a fit states."""
+def constants_of(fit: EngineFit, beside: Mapping[str, float] | None = None) -> dict[str, Range]:
+    """The constants that a fit states. beside: what a level was taken against, stated with it."""
     out: dict[str, Range] = {}
     for part in fit.parts:
         found = part.ranges()
@@ -66,12 +70,22 @@ def constants_of(fit: EngineFit) -> dict[str, Range]:
     for title, name in (("decode step", "step_miss"), ("prefill", "prompt_miss")):
         of_title = fit.part(title)
         if of_title is not None:
-            out[name] = _unexplained(of_title)
+            out[name] = _with(out.get(name), _unexplained(of_title))
+            if isinstance(of_title.fit, LevelFit):
+                out |= {known: exactly(value) for known, value in (beside or {}).items()}
     if fit.part("prefill") is not None:
         out["hop_s"] = _OWN_LEG
     return out | {
         name: Range(value / _SINGLE_DOUBT, value, value * _SINGLE_DOUBT) for name, value in fit.single.items()
     }
+
+
+def _with(level: Range | None, factor: Range) -> Range:
+    """A level in doubt, times what the fit leaves unexplained: independent, so their logarithms add as squares."""
+    if level is None:
+        return factor
+    width = math.exp(math.hypot(math.log(level.high / level.mid), math.log(factor.high)))
+    return Range(level.mid / width, level.mid, level.mid * width)
 
 
 def _unexplained(part: Part) -> Range:
@@ -81,7 +95,9 @@ def _unexplained(part: Part) -> Range:
     return Range(1 / width, 1.0, width)
 
 
-def _three(given: Range) -> tuple[float, float, float]:
+def _three(given: Range) -> tuple[float, float, float] | float:
+    if given.low == given.high:
+        return float(f"{given.mid:.{_DIGITS}g}")
     low, mid, high = (float(f"{value:.{_DIGITS}g}") for value in (given.low, given.mid, given.high))
     return low, mid, high
 

@@ -7,6 +7,8 @@ import pytest
 
 from disaggc.ir.plan import Role, Shape
 from disaggc.perf.calibration.calibrate import calibrate, shape_from
+from disaggc.perf.calibration.engine_fit import decode_s
+from disaggc.perf.calibration.prior_step import PriorEngine
 from disaggc.perf.calibration.reading import Setting
 from disaggc.perf.calibration.schedule import schedule
 from disaggc.perf.calibration.written import constants_of, file_text
@@ -102,12 +104,66 @@ def test_noise_stays_inside_the_stated_range(tmp_path):
     assert max(abs(e.value / true - 1) for e, true in steps) < 0.2
 
 
-def test_too_few_runs_leave_the_priors_and_say_what_to_run(tmp_path):
-    path = written(tmp_path, "one", Engine().run("decode", 128, 512, 1))
+def test_one_run_sets_the_level_of_the_models_own_step_and_says_what_to_run(tmp_path):
+    path = written(tmp_path, "one", Engine().run("decode", 2048, 512, 64))
     done = calibrate([path], Setting(), CATALOG)
+    group = nodes("mi300x")
+    before, after = (
+        bench(MODEL, group, Shape(tp=8), load(concurrency=64), calibration=text).models
+        for text in (None, file_text(done.calibration))
+    )
+    service = bench(MODEL, group, Shape(tp=8), load(concurrency=64)).service
+    steps = [m.engine(service, group, Shape(tp=8)).decode_step(64, 64 * 2304) for m in (before, after)]
+    true = Engine().step(64, 2304)
+    assert abs(steps[1].value / true - 1) < 0.1 < abs(steps[0].value / true - 1)
+    assert steps[1].high / steps[1].low < 0.7 * steps[0].high / steps[0].low
+    assert done.engines[0].next_run is not None
+    assert done.engines[0].next_run.before is None
+
+
+def test_a_model_nobody_knows_needs_three_runs(tmp_path):
+    run = {**Engine().run("decode", 128, 512, 1), "model_id": "nobody/Nothing-1B"}
+    done = calibrate([written(tmp_path, "one", run)], Setting(), CATALOG)
     assert done.calibration is None
     assert "decode step: not fitted, 1 runs cannot determine 3 constants" in [str(d) for d in done.dropped]
-    assert done.engines[0].next_run is not None
+
+
+def test_the_form_stands_that_predicts_runs_it_has_not_seen_better(tmp_path):
+    """Four noisy runs at one prompt length say little of what a token of context costs; the model's own step does."""
+    shape = Shape(tp=8)
+    engine = PriorEngine.of(CATALOG, MODEL, ("mi300x", shape))
+    for i, (batch, noise) in enumerate(((8, 1.06), (24, 0.93), (64, 1.05), (160, 0.97))):
+        step = 1.3 * noise * engine.step_s(batch, 1152)
+        run = {
+            **Engine().run("decode", 1024, 256, batch),
+            "median_tpot_ms": 1e3 * step, "median_itl_ms": 1e3 * step, "median_e2el_ms": 1e3 * (0.05 + 255 * step),
+            "median_ttft_ms": 50.0,
+        }  # fmt: skip
+        written(tmp_path, f"{i}", run)
+    (one,) = calibrate([tmp_path], Setting(), CATALOG).engines
+    part = one.fitted.fit.part("decode step")
+    assert part.names == ("step_miss", "batch_slope")
+    assert part.left_out_error < 0.1
+    far = decode_s(part, engine.step_s, (64.0, 8192.0)) / (1.3 * engine.step_s(64, 8192))
+    assert far == pytest.approx(1, abs=0.1)
+
+
+def test_runs_that_see_two_constants_only_together_are_told_apart_by_a_run_at_another_length(tmp_path):
+    engine = Engine()
+    for concurrency in (1, 16, 64, 128):
+        written(tmp_path, f"{concurrency}", engine.run("decode", 1024, 256, concurrency))
+    for length in (512, 2048, 8192, 16384):
+        written(tmp_path, f"p{length}", engine.run("prefill", length, 1, 1))
+    (one,) = calibrate([tmp_path], Setting(), CATALOG).engines
+    part = one.fitted.fit.part("decode step")
+    assert part.names == ("decode_fixed_s", "decode_per_sequence_s", "decode_per_token_s")
+    seen = part.geometry()
+    assert seen.blurred
+    assert {"decode_per_sequence_s", "decode_per_token_s"} <= set(seen.weakest)
+    advice = one.next_run
+    assert advice.run.kind == "decode"
+    assert advice.run.isl != 1024
+    assert advice.after < 0.5 * advice.before
 
 
 def test_what_runs_cannot_pin_down_is_named(tmp_path):
@@ -118,7 +174,7 @@ def test_what_runs_cannot_pin_down_is_named(tmp_path):
     part = one.fitted.fit.part("decode step")
     assert {"decode_per_sequence_s", "decode_per_token_s"} & set(part.loose)
     assert one.next_run is not None
-    assert one.next_run.kind in {"decode", "prefill"}
+    assert one.next_run.run.kind in {"decode", "prefill"}
 
 
 @pytest.mark.parametrize(
