@@ -43,6 +43,12 @@ def explain(
     file: MoreFiles = None,
     sets: Sets = None,
     target: TargetOption = None,
+    requests: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Also say what a run of so many requests would measure, ramp and drain included."
+        ),
+    ] = None,
     upgrade: Upgrade = False,
     output: FormatOption = Format.HUMAN,
     color: ColorOption = Color.AUTO,
@@ -63,18 +69,20 @@ def explain(
     done = compiled(request, upgrade=upgrade)
     from disaggc.cli.sensitive import sensitive
 
-    changes = sensitive(done, request)
+    changes = sensitive(done, request, requests=requests)
     if output is Format.HUMAN:
         console.report(done.report)
     if output is Format.JSON:
         from disaggc.cli.views.explain_json import explain_document
 
-        console.result(explain_document(done, changes).text())
+        console.result(explain_document(done, changes, requests=requests).text())
     elif done.plan is not None:
         from disaggc.cli.views.explain_human import explain_text
         from disaggc.cli.views.text import Paint
 
-        console.result(explain_text(done.plan, changes, paint=Paint(console.colored(sys.stdout))))
+        console.result(
+            explain_text(done.plan, changes, paint=Paint(console.colored(sys.stdout)), requests=requests)
+        )
     return exit_for(done.report.diagnostics, deny_warnings=False)
 
 

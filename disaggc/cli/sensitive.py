@@ -5,13 +5,15 @@ Prints nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from disaggc.cli.modes import planned
 from disaggc.compilation import Compiled, Request
-from disaggc.ir.plan import Alternative, Role, ServicePlan
+from disaggc.ir.plan import Alternative, Expectation, Role, ServicePlan
+from disaggc.perf.expectation import expectation
 from disaggc.perf.layout import Layout, PoolLayout
 from disaggc.perf.models import Models
+from disaggc.perf.predict import predict
 from disaggc.perf.sensitivity import Sensitivity, sensitivities
 from disaggc.pipeline import check
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService
@@ -21,15 +23,19 @@ _RIVALS = 5
 
 @dataclass(frozen=True, slots=True)
 class Sensitive:
-    """One service. names: of the layouts a break-even may name, the chosen one first; currency of the price."""
+    """One service. names: of the layouts a break-even may name, the chosen one first; currency of the price.
+
+    run: what a run of so many requests would show, where one was asked about.
+    """
 
     names: tuple[str, ...]
     found: tuple[Sensitivity, ...]
     currency: str
+    run: Expectation | None = None
 
 
-def sensitive(done: Compiled, request: Request) -> dict[str, Sensitive]:
-    """By service; empty without a plan."""
+def sensitive(done: Compiled, request: Request, *, requests: int | None = None) -> dict[str, Sensitive]:
+    """By service; empty without a plan. requests: of a run that ends, beside the steady state."""
     resolved = check(request).resolved
     if done.plan is None or resolved is None:
         return {}
@@ -38,9 +44,15 @@ def sensitive(done: Compiled, request: Request) -> dict[str, Sensitive]:
         return {}
     groups = {group.name: group for group in resolved.groups}
     services = {service.name: service for service in resolved.services}
-    return {
-        plan.name: _of(models.value, services[plan.name], plan, groups=groups) for plan in done.plan.services
-    }
+    out = {}
+    for plan in done.plan.services:
+        service = services[plan.name]
+        found = _of(models.value, service, plan, groups=groups)
+        if requests is not None:
+            ends = predict(models.value, service, planned(plan, groups), requests=requests)
+            found = replace(found, run=expectation(ends))
+        out[plan.name] = found
+    return out
 
 
 def _of(

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from disaggc.ir.plan import Role
 from disaggc.perf.demand import ClassDemand
 from disaggc.perf.engine_model import StepTimes
+from disaggc.perf.finite import FiniteRun
 from disaggc.perf.latency import ClassPoint, Latencies
 from disaggc.perf.models import Models
+from disaggc.perf.run_latency import run_point
 from disaggc.perf.stations import Sized, Stations
 from disaggc.perf.steady import Steady
 from disaggc.perf.transfer import Endpoint, KvPath, kv_path
@@ -26,7 +28,7 @@ class Point:
 
 
 class Case:
-    """A layout, its traffic and its pools' facts."""
+    """A layout, its traffic and its pools' facts. requests: of a run that ends; None = the steady state."""
 
     def __init__(
         self,
@@ -35,7 +37,9 @@ class Case:
         pools: tuple[Sized, ...],
         *,
         classes: tuple[ClassDemand, ...],
+        requests: float | None = None,
     ) -> None:
+        self.requests = requests
         self.models, self.service, self.pools, self.classes = models, service, pools, classes
         self.prefill = tuple(p for p in pools if p.pool.role is Role.PREFILL)
         self.decode = tuple(p for p in pools if p.pool.role is not Role.PREFILL)
@@ -81,8 +85,16 @@ class Case:
     def _evaluated(self, times: list[StepTimes]) -> Point:
         stations = Stations(self.classes, self.paths, list(zip(self.pools, times, strict=True)))
         steady = stations.solve()
-        latencies = Latencies(stations, steady)
+        run = None
+        if self.requests is not None and sum(steady.rates) > 0:
+            run = FiniteRun(stations, steady, self.requests).run()
+        latencies = Latencies(stations, steady, mixed=run.mixed if run else 0.0)
         points = tuple(latencies.of_class(i) for i in range(len(self.classes)))
-        out = sum(x * c.osl.mean for x, c in zip(steady.rates, self.classes, strict=True))
-        prompt = sum(x * c.isl.mean for x, c in zip(steady.rates, self.classes, strict=True))
+        if run is not None:
+            points = tuple(
+                run_point(point, passed, latencies.prompt_s(i), standing_s=latencies.standing_s(i))
+                for i, (point, passed) in enumerate(zip(points, run.classes, strict=True))
+            )
+        out = sum(p.rate * c.osl.mean for p, c in zip(points, self.classes, strict=True))
+        prompt = sum(p.rate * c.isl.mean for p, c in zip(points, self.classes, strict=True))
         return Point(points, steady, out, out + prompt)

@@ -62,6 +62,8 @@ class Values:
     prefill_s: float
     prefill_kernel_s: float
     mixed_s: float
+    join_s: float
+    join_token_s: float
     kv_setup_s: float
     hop_s: float
     kappa: float
@@ -89,9 +91,10 @@ class Constants:
     scheduling, sampling and output of one sequence per step. collective_s: latency of one all-reduce. all2all_s:
     latency of one expert dispatch or combine. imbalance: hottest rank over mean in expert parallelism.
     prefill_s: fixed cost of a prompt step. prefill_kernel_s: launching one kernel outside a graph. mixed_s: what a
-    prompt chunk adds to a decode step before its first token. kv_setup_s: fixed cost of one KV transfer. hop_s: front
-    end, proxy and HTTP per leg. kappa: colocated step over the same step in a decode pool; 1 unless a calibration file
-    says otherwise. batch_slope: what the model gets wrong in how a step grows with the batch, as a power of the batch;
+    prompt chunk adds to a decode step before its first token. join_s, join_token_s: what a decode step takes longer
+    when it takes up a fetched prompt, and that per prompt token. kv_setup_s: fixed cost of one KV transfer. hop_s:
+    front end, proxy and HTTP per leg. kappa: colocated step over the same step in a decode pool; 1 unless a calibration
+    file says otherwise. batch_slope: what the model gets wrong in how a step grows with the batch, as a power of it;
     0 in every prior, in doubt only where two layouts are compared. burst: prompts of a closed loop that come together,
     over the square root of the requests in flight on one engine. step_miss, prompt_miss: factor on every decode step
     and on every prompt time: what a fit left unexplained; 1 in priors, whose ranges hold it already.
@@ -121,6 +124,8 @@ class Constants:
     kappa: Range = Range(1.0, 1.0, 1.0)
     batch_slope: Range = Range(0.0, 0.0, 0.0)
     burst: Range = Range(0.0, 0.0, 0.0)
+    join_s: Range = Range(0.0, 0.0, 0.0)
+    join_token_s: Range = Range(0.0, 0.0, 0.0)
     step_miss: Range = Range(1.0, 1.0, 1.0)
     prompt_miss: Range = Range(1.0, 1.0, 1.0)
     decode_fixed_s: Range | None = None

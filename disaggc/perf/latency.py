@@ -16,19 +16,23 @@ Quantiles = tuple[float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class ClassPoint:
-    """What one class sees at one set of constants; seconds, p50/p90/p99."""
+    """What one class sees at one set of constants; seconds, p50/p90/p99.
+
+    token_s: median over its requests of the mean time per token after the first, prompts in between counted.
+    """
 
     rate: float
+    token_s: float
     ttft: Quantiles
     itl: Quantiles
     e2e: Quantiles
 
 
 class Latencies:
-    """Latencies of a layout in its steady state."""
+    """Latencies of a layout in its steady state. mixed: share of stalled steps of a finite run, where one is meant."""
 
-    def __init__(self, stations: Stations, steady: Steady) -> None:
-        self._stations, self._steady = stations, steady
+    def __init__(self, stations: Stations, steady: Steady, *, mixed: float = 0.0) -> None:
+        self._stations, self._steady, self._mixed = stations, steady, mixed
         pools = stations.decode if stations.colocated else stations.prefill
         self._servers = float(sum(p.sized.engines for p in pools))
         decode = range(len(stations.decode))
@@ -46,28 +50,67 @@ class Latencies:
             for t, n in zip(ttft[1:], longer, strict=True)
         )
         a, b, d = (step * c.steps_per_token for step in self._itl)
-        return ClassPoint(steady.rates[i], ttft, (a, b, d), (ttft[0] + median, p90, p99))
+        return ClassPoint(steady.rates[i], per_token, ttft, (a, b, d), (ttft[0] + median, p90, p99))
+
+    def prompt_s(self, i: int) -> float:
+        """First token of a typical request of class i that waits for nothing."""
+        c = self._stations.classes[i]
+        return self._joined_s(i) + self._stations.alone_s(c, c.isl.p50, self._plain)
+
+    def standing_s(self, i: int) -> float:
+        """What a request of class i waits although nothing is left to chance: its loop is longer than prefill allows.
+
+        A run shows that part itself, once its queue has built up.
+        """
+        caps, flow = sum(c.cap for c in self._stations.classes), sum(self._steady.rates)
+        if math.isinf(caps) or flow <= 0:
+            return 0.0
+        c, steady = self._stations.classes[i], self._steady
+        life = self.prompt_s(i) + c.osl.mean * c.steps_per_token * steady.step_s
+        return max(0.0, caps * max(steady.rho, steady.kv_rho) / flow - life)
+
+    def _joined_s(self, i: int) -> float:
+        """From the end of prompt and transfer to the first token: a request joins at the next step boundary.
+
+        That is anywhere from none to one step away; a fetched prompt then takes a decode step to its first token, a
+        colocated one has it at the end of its last chunk.
+        """
+        own = 0.0 if self._stations.colocated else self._steady.step_s
+        return self._steady.decode_wait_s[i] + own + self._steady.step_s / 2
 
     def _ttft(self, i: int) -> Quantiles:
         """Waits, prompt and phase vary independently: their distances from the median add as squares."""
         c, steady = self._stations.classes[i], self._steady
         probability = queueing.wait_probability(self._servers, steady.rho)
+        all_others, moved = self._longest_waits()
         waits = [
-            queueing.wait_percentile(steady.wait_s, probability, q)
-            + queueing.wait_percentile(steady.kv_wait_s, steady.kv_rho, q)
+            min(queueing.wait_percentile(steady.wait_s, probability, q), all_others)
+            + min(queueing.wait_percentile(steady.kv_wait_s, steady.kv_rho, q), moved)
             for q in _SCORES
         ]
         base = [self._stations.alone_s(c, n, self._plain) for n in (c.isl.p50, c.isl.p90, c.isl.p99)]
-        # a request joins at the next step boundary, anywhere from none to one step away; a fetched prompt then takes
-        # a decode step to its first token, a colocated one has it at the end of its last chunk
-        own = 0.0 if self._stations.colocated else steady.step_s
         joins = [steady.step_s * q / 100 for q in _SCORES]
-        first = steady.decode_wait_s[i] + own + joins[0] + base[0] + max(waits[0], self._bunched_s(i))
+        first = self._joined_s(i) + base[0] + max(waits[0], self._bunched_s(i))
         p50, p90, p99 = (
             first + math.hypot(b - base[0], w - waits[0], join - joins[0])
             for b, w, join in zip(base, waits, joins, strict=True)
         )
         return p50, p90, p99
+
+    def _longest_waits(self) -> tuple[float, float]:
+        """For prompts and for transfers: nobody in a closed loop waits longer than all the others take."""
+        caps, flow = sum(c.cap for c in self._stations.classes), sum(self._steady.rates)
+        if math.isinf(caps) or flow <= 0:
+            return math.inf, math.inf
+        longest = (
+            max(mean, queueing.closed_wait_bound(caps, rho / flow, 1.0))
+            for mean, rho in (
+                (self._steady.wait_s, self._steady.rho),
+                (self._steady.kv_wait_s, self._steady.kv_rho),
+            )
+        )
+        prompts, transfers = longest
+        return prompts, transfers
 
     def _bunched_s(self, i: int) -> float:
         """What the other prompts that come together with one of class i add to it, median.
@@ -76,28 +119,28 @@ class Latencies:
         fluctuation, the square root of the requests in flight on one engine, times `burst`.
         """
         c, stations = self._stations.classes[i], self._stations
-        if c.cap == math.inf or self._steady.rates[i] >= c.rate * (1 - 1e-3):
+        prompt_s = stations.prompt_work_s(c)
+        if c.cap == math.inf or c.rate * prompt_s < self._servers:  # a start at this rate makes no queue
             return 0.0
         together = stations.values.burst * math.sqrt(c.cap / self._servers)
-        return max(0.0, together - 1) * stations.prompt_work_s(c)
+        return max(0.0, together - 1) * prompt_s
 
     def _step_percentiles(self) -> Quantiles:
         """Percentiles of the step of the slowest pool as its batch varies.
 
-        In a colocated replica a share of the steps carries a prompt: the percentile jumps where that share passes
-        100 - percentile.
+        A share of the steps carries a prompt in a colocated replica, and takes up fetched ones in a decode replica: the
+        percentile jumps where that share passes 100 - percentile.
         """
         stations, steady = self._stations, self._steady
         i = max(range(len(stations.decode)), key=lambda n: steady.steps[n])
         batch, limit = steady.batches[i], stations.decode[i].sized.limit
         spread = math.sqrt(batch * self._loose())
         steps = [stations.decode_s(i, min(limit, batch + z * spread)) for z in _SCORES.values()]
-        if stations.colocated:
-            stalled = self._stalled(i)
-            steps = [
-                step + max((stall for share, stall in stalled if share > 1 - q / 100), default=0.0)
-                for q, step in zip(_SCORES, steps, strict=True)
-            ]
+        stalled = self._stalled(i)
+        steps = [
+            step + max((stall for share, stall in stalled if share > 1 - q / 100), default=0.0)
+            for q, step in zip(_SCORES, steps, strict=True)
+        ]
         return steps[0], steps[1], steps[2]
 
     def _loose(self) -> float:
@@ -109,19 +152,14 @@ class Latencies:
         return max(0.0, 1 - sum(b * p.sized.pool.replicas for b, p in pools) / caps)
 
     def _stalled(self, i: int) -> list[tuple[float, float]]:
-        """(share of steps stalled at least this long, stall) of colocated pool i, one entry for each class."""
-        prompts = self._stations.decode[i].prompts
-        found = sorted(
-            (
-                (prompts.chunk_s(c.computed(c.isl.mean), c.squares(c.isl.mean)), per_step)
-                for c, per_step in zip(
-                    self._stations.classes, self._stations.prompt_steps(i, self._steady), strict=True
-                )
-            ),
-            reverse=True,
-        )
+        """(share of steps stalled at least this long, stall) of pool i, one entry for each class."""
+        stations = self._stations
+        times = stations.stalls_s(i)
+        found = sorted(zip(times, stations.prompt_steps(i, self._steady), strict=True), reverse=True)
+        whole = -math.expm1(-sum(per_step for _, per_step in found))
+        more = max(1.0, self._mixed / whole) if whole > 0 else 1.0
         out, seen = [], 0.0
         for stall, per_step in found:
             seen += per_step
-            out.append((-math.expm1(-seen), stall))
+            out.append((min(1.0, -math.expm1(-seen) * more), stall))
         return out

@@ -20,6 +20,7 @@ from disaggc.perf.layout import (
 )
 from disaggc.perf.memory import NoFit
 from disaggc.perf.models import DRAWS, Models
+from disaggc.perf.spread import Measure, Stretch, stretches
 from disaggc.perf.stations import Sized
 from disaggc.resolve.model import ResolvedService
 from disaggc.units import Price
@@ -30,10 +31,13 @@ _Z90 = 1.2815515594457831
 """Standard normal quantile of 90 %."""
 
 
-def predict(models: Models, service: ResolvedService, layout: Layout) -> LayoutPrediction:
-    """The steady state of a layout under the service's traffic, with 80 % ranges.
+def predict(
+    models: Models, service: ResolvedService, layout: Layout, *, requests: float | None = None
+) -> LayoutPrediction:
+    """The steady state of a layout under the service's traffic, or a run of so many requests, with 80 % ranges.
 
-    low and high of each number come from all constants at their hopeful and at their cautious end together.
+    low and high of each number come from all constants at their hopeful and at their cautious end together, stretched
+    by what published measurements say of such a range (`spread`).
     """
     sized: list[Sized] = []
     for pool in layout.pools:
@@ -44,21 +48,18 @@ def predict(models: Models, service: ResolvedService, layout: Layout) -> LayoutP
     missing = [role.value for role in _wanted_roles(layout) if not layout.replicas(role)]
     if missing:
         return _impossible(layout, tuple(f"no {role} replica" for role in missing))
-    case = Case(models, service, tuple(s for s in sized if s.pool.replicas), classes=demand_of(service))
-    worst, likely, best = (case.at_corner(i) for i in range(3))
+    pools = tuple(s for s in sized if s.pool.replicas)
+    case = Case(models, service, pools, classes=demand_of(service), requests=requests)
     basis = weakest(*(models.constants(service, s.pool.group, s.pool.shape).basis for s in sized))
-
-    def number(of: Callable[[Point], float]) -> Estimate:
-        values = (of(worst), of(likely), of(best))
-        return Estimate(values[1], min(values), max(values), basis)
-
+    number = _Numbers([case.at_corner(i) for i in range(3)], basis)
+    likely = number.points[1]
     cost, currency = hourly_cost(layout)
     classes = tuple(_class_outcome(i, load.name, number) for i, load in enumerate(service.classes))
-    total = number(lambda p: p.total_tok_per_s)
+    total = number.of("flow", lambda p: p.total_tok_per_s)
     return LayoutPrediction(
         layout=layout,
         classes=classes,
-        output_tok_per_s=number(lambda p: p.output_tok_per_s),
+        output_tok_per_s=number.of("flow", lambda p: p.output_tok_per_s),
         total_tok_per_s=total,
         tokens_per_cost=total.scaled(3600 / cost) if cost else None,
         cost_per_hour=cost,
@@ -126,15 +127,34 @@ def _impossible(layout: Layout, reasons: tuple[str, ...]) -> LayoutPrediction:
     )
 
 
-def _class_outcome(i: int, name: str, number: Callable[[Callable[[Point], float]], Estimate]) -> ClassOutcome:
-    def latency(metric: str) -> Latency:
+class _Numbers:
+    """Figures of a layout at the worst, the likely and the best constants, as estimates."""
+
+    def __init__(self, points: list[Point], basis: Basis) -> None:
+        self.points, self.basis = points, basis
+        self._stretches = stretches(basis)
+
+    def of(self, measure: Measure, figure: Callable[[Point], float]) -> Estimate:
+        """One figure with its range."""
+        values = [figure(p) for p in self.points]
+        stretch = self._stretches.get(measure, Stretch())
+        low, high = stretch.applied(values[1], min(values), max(values))
+        return Estimate(values[1], low, high, self.basis)
+
+
+def _class_outcome(i: int, name: str, number: _Numbers) -> ClassOutcome:
+    def latency(metric: str, body: Measure, tail: Measure) -> Latency:
         def at(q: int) -> Estimate:
-            return number(lambda p: float(getattr(p.classes[i], metric)[q]))
+            return number.of(tail if q > 1 else body, lambda p: float(getattr(p.classes[i], metric)[q]))
 
         return Latency(at(0), at(1), at(2))
 
     return ClassOutcome(
-        name, number(lambda p: p.classes[i].rate), latency("ttft"), latency("itl"), latency("e2e")
+        name,
+        number.of("flow", lambda p: p.classes[i].rate),
+        latency("ttft", "first_token", "first_token_tail"),
+        latency("itl", "token", "token_tail"),
+        latency("e2e", "flow", "flow"),
     )
 
 

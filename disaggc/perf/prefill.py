@@ -20,6 +20,15 @@ class PromptTimes:
         """Steps that a prompt of so many computed tokens takes part in."""
         return max(1.0, math.ceil(tokens / self._budget))
 
+    def share(self, tokens: float) -> float:
+        """Part of a full step's room that so many prompt tokens take; above 1 where they need several."""
+        return tokens / self._budget
+
+    def work_s(self, c: ClassDemand) -> float:
+        """Computation of one mean prompt, without any step's fixed cost."""
+        t, tokens = self._times, c.computed(c.isl.mean)
+        return tokens * t.prefill_token_s + c.squares(c.isl.mean) * t.prefill_square_s
+
     def alone_s(self, tokens: float, squares: float) -> float:
         """Latency of one prompt that has the engine to itself; a pipeline works on several chunks at once."""
         t, n = self._times, self.steps(tokens)

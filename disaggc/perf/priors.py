@@ -26,7 +26,11 @@ colocated engine is that much in doubt where layouts are compared."""
 _BURST = Range(0.15, 0.4, 0.9)
 """In published closed-loop runs of vLLM the median first token of c requests in flight takes 0.45 sqrt(c) prompts
 (Llama-3.1-70B on 2, 4 and 8 H100, at every prompt and output length); with naturally spread lengths about a third."""
-_HOP = Range(2e-3, 15e-3, 60e-3)
+_JOIN, _JOIN_TOKEN = Range(0.5e-3, 2e-3, 10e-3), Range(0.1e-6, 1e-6, 5e-6)
+"""The only published tails of decode replicas (SGLang with NIXL, gpt-oss-120b on H200): where more than 1 % of the
+steps take up a prompt, P99 lies 3 ms above the median for 128 tokens, 8 to 30 ms for 2,048 and 75 to 100 ms for 32,784;
+where fewer do, 2 to 4 ms. That engine keeps books by the token; one that keeps them by blocks may need far less."""
+_HOP = Range(3e-3, 15e-3, 80e-3)
 """Front end of one leg: HTTP, tokenising, scheduling, first output. Published first tokens of short prompts leave 20 to
 80 ms beside the computation (vLLM on H100 to B200 at 4 to 64 streams), other engines more."""
 _AMD_READS = Range(0.60, 0.80, 1.00)
@@ -72,6 +76,8 @@ def prior_constants(accelerator: AcceleratorFacts, fabric: FabricFacts, *, cross
         kappa=_KAPPA,
         batch_slope=_BATCH_SLOPE,
         burst=_BURST,
+        join_s=_JOIN,
+        join_token_s=_JOIN_TOKEN,
         source=SOURCE,
     )
 

@@ -90,13 +90,24 @@ class Stations:
         return kappa * times.decode(batch, self.context)
 
     def prompt_steps(self, i: int, steady: Steady) -> list[float]:
-        """Steps with a chunk of each class per decode step of one colocated replica of pool i."""
+        """Steps with a chunk, or with the arrival of a fetched prompt, of each class per decode step of pool i."""
         replicas = sum(p.sized.pool.replicas for p in self.decode)
         prompts = self.decode[i].prompts
         return [
-            x / replicas * prompts.steps(c.computed(c.isl.mean)) * steady.steps[i]
+            x
+            / replicas
+            * (prompts.steps(c.computed(c.isl.mean)) if self.colocated else 1.0)
+            * steady.steps[i]
             for x, c in zip(steady.rates, self.classes, strict=True)
         ]
+
+    def stalls_s(self, i: int) -> list[float]:
+        """What such a step takes beyond a plain one, of each class."""
+        if self.colocated:
+            prompts = self.decode[i].prompts
+            return [prompts.chunk_s(c.computed(c.isl.mean), c.squares(c.isl.mean)) for c in self.classes]
+        v = self.decode[i].times.values
+        return [v.join_s + v.join_token_s * c.isl.mean for c in self.classes]
 
     def prompt_work_s(self, c: ClassDemand) -> float:
         """Time a mean prompt of a class adds to a full prompt step, mean over the pools that compute prompts."""
@@ -149,12 +160,15 @@ class Stations:
             DecodeStation(p.sized.pool.replicas, p.sized.limit, self._step(i))
             for i, p in enumerate(self.decode)
         )
-        prefill = self._colocated_station() if self.colocated else self._disaggregated_station()
-        return Balance(self.classes, prefill, decode).solve()
+        return Balance(self.classes, self.station(), decode).solve()
 
     def _step(self, i: int) -> Callable[[float], float]:
         stall = self.stalls[i]
         return lambda batch: self.decode_s(i, batch) + batch * stall
+
+    def station(self) -> PrefillStation:
+        """The pools that compute prompts, as the steady state sees them."""
+        return self._colocated_station() if self.colocated else self._disaggregated_station()
 
     def _disaggregated_station(self) -> PrefillStation:
         busy = [[p.prompts.busy_s(c) for c in self.classes] for p in self.prefill]

@@ -1,18 +1,23 @@
-"""`python -m tests.fidelity [--data FILE] [--json] [--quick] [--check] [--write]`: how far predictions are from measurements."""
+"""`python -m tests.fidelity [--data FILE] [--json] [--quick] [--check] [--write] [--spread]`: how far predictions are from measurements."""
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from disaggc.perf.spread import FILE
 from tests.fidelity.claims import claim_lines
+from tests.fidelity.columns import board_of
 from tests.fidelity.lines import Line
+from tests.fidelity.points import read_table
 from tests.fidelity.ratios import negative_controls, vendor_choices
 from tests.fidelity.scoreboard import scoreboard, table_of, worse
+from tests.fidelity.widths import document_of, miss_of
 
 HERE = Path(__file__).parent
 COMMITTED = HERE / "scoreboard.json"
@@ -34,10 +39,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--write", action="store_true", help="commit these figures: write scoreboard.json and SCOREBOARD.md"
     )
+    parser.add_argument(
+        "--spread", action="store_true", help="write the range factors that plans use from these measurements"
+    )
     given = parser.parse_args(arguments)
     if not given.data.exists():
         sys.stderr.write(f"no measured rows at {given.data}: set DISAGGC_SHARED or pass --data\n")
         return 2
+    if given.spread:
+        return _write_spread(given.data)
     document = scoreboard(given.data, extra_lines(), quick=given.quick)
     text = json.dumps(document, indent=1) + "\n"
     if given.write:
@@ -48,6 +58,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = worse(document, json.loads(COMMITTED.read_text(encoding="utf-8")))
         sys.stderr.writelines(f"worse than committed: {line}\n" for line in found)
         return 1 if found else 0
+    return 0
+
+
+def _write_spread(data: Path) -> int:
+    """Writes the factors; predictions of this process still carry those there were."""
+    board = board_of(read_table(data).points, ("naive", "prior", "calibrated"))
+    document: dict[str, object] = {
+        "version": 1,
+        "written_by": "python -m tests.fidelity --spread",
+        "data_sha256": hashlib.sha256(data.read_bytes()).hexdigest(),
+    }
+    for column in ("prior", "calibrated"):
+        said = [(j, j.plain[column]) for j in board.judged if column in j.plain]
+        misses = [m for j, p in said if (m := miss_of(j.source, j.quantity, j.measured, p)) is not None]
+        document[column] = document_of(misses)
+    FILE.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    sys.stdout.write(f"wrote {FILE}\n")
     return 0
 
 

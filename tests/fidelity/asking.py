@@ -27,6 +27,13 @@ class Predicted:
     high: float
 
 
+def case_of(subject: Subject, pools: tuple[Sized, ...], *, steady: bool = False) -> Case:
+    """The layout under its traffic: the run as long as the table says, or the steady state."""
+    requests = subject.point.requests
+    ends = None if steady or math.isnan(requests) else requests
+    return Case(subject.models, subject.service, pools, classes=demand_of(subject.service), requests=ends)
+
+
 class NoRoomError(Exception):
     """The layout of a point does not fit as the model counts memory."""
 
@@ -42,16 +49,26 @@ class Asked:
             if isinstance(fit, NoFit):
                 raise NoRoomError(f"does not fit: {fit.need}")
             sized.append(Sized(pool, fit))
-        self.case = Case(subject.models, subject.service, tuple(sized), classes=demand_of(subject.service))
+        self.case = case_of(subject, tuple(sized))
+        self._steady: Case | None = None
         self._engines = [
             subject.models.engine(subject.service, p.pool.group, p.pool.shape) for p in self.case.pools
         ]
 
     def at(self, scores: Scores) -> dict[str, float]:
-        """All quantities with each constant at its score."""
-        return self._quantities(
-            [StepTimes(e.work, loosened(e.constants).drawn(dict(scores))) for e in self._engines]
-        )
+        """All quantities with each constant at its score.
+
+        A run that ends costs a hundred times a steady state: what its end does is taken as at the priors.
+        """
+        times = [StepTimes(e.work, loosened(e.constants).drawn(dict(scores))) for e in self._engines]
+        if self.case.requests is None:
+            return self._figures(self.case._evaluated(times))
+        if self._steady is None:
+            self._steady = case_of(self.subject, self.case.pools, steady=True)
+            ends, goes_on = self._figures(self.case.at_corner(1)), self._figures(self._steady.at_corner(1))
+            self._ends = {q: ends[q] / goes_on[q] if goes_on[q] > 0 else 1.0 for q in ends}
+        seen = self._figures(self._steady._evaluated(times))
+        return {q: value * self._ends[q] for q, value in seen.items()}
 
     def predicted(self) -> dict[str, Predicted]:
         """All quantities with the range that a plan prints."""
@@ -65,9 +82,7 @@ class Asked:
         return self._figures(self.case._evaluated(times))
 
     def _figures(self, seen: Evaluated) -> dict[str, float]:
-        one, steady = seen.classes[0], seen.steady
-        demand, gpus = self.case.classes[0], self._gpus()
-        tpot = steady.step_s * demand.steps_per_token
+        one, gpus, tpot = seen.classes[0], self._gpus(), seen.classes[0].token_s
         return {
             "ttft_p50": one.ttft[0], "ttft_p99": one.ttft[2],
             "ttft_mean": one.ttft[0],

@@ -6,23 +6,26 @@ nobody measured. others: constants fitted on all other sources. calibrated: fitt
 
 from __future__ import annotations
 
-import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 
 from disaggc.perf.constants import Values
 from disaggc.perf.engine_model import StepTimes
+from disaggc.perf.estimate import Basis
+from disaggc.perf.spread import stretches
 from tests.fidelity.asking import Asked, NoRoomError, Predicted
+from tests.fidelity.others import Others
 from tests.fidelity.points import Point
 from tests.fidelity.subjects import subject_of
 from tests.fidelity.systems import Fitted, Informed, fitted
+from tests.fidelity.widths import stretched
 
 COLUMNS = ("naive", "prior", "others", "calibrated")
+UNFITTED = ("naive", "prior")
 _LEAST_POINTS = 6
 """Points a system needs before half of them can calibrate it."""
 _MOST_FITTED = 24
-_MOST_OTHERS = 48
 _PEAK = {
     "kappa": 1.0,
     "imbalance": 1.0,
@@ -43,6 +46,8 @@ class Judged:
     row_id: str
     measured: float
     said: dict[str, Predicted]
+    plain: dict[str, Predicted]
+    """The same before the ranges were stretched."""
 
 
 @dataclass(slots=True)
@@ -54,8 +59,8 @@ class Board:
     skipped: Counter[str] = field(default_factory=Counter)
 
 
-def board_of(points: Iterable[Point], *, quick: bool = False) -> Board:
-    """Asks every column about every point. quick: without the columns that need a fit."""
+def board_of(points: Iterable[Point], columns: Sequence[str] = COLUMNS) -> Board:
+    """Asks these columns about every point."""
     board = Board()
     for point in points:
         subject = subject_of(point)
@@ -67,28 +72,38 @@ def board_of(points: Iterable[Point], *, quick: bool = False) -> Board:
             board.asked.append(Asked(subject))
         except NoRoomError as reason:
             board.skipped[f"{point.source}: {reason}"] += count
-    others = {} if quick else _others(board.asked)
-    calibrated = {} if quick else _calibrated(board.asked)
+    others = Others(board.asked) if "others" in columns else None
+    calibrated = _calibrated(board.asked) if "calibrated" in columns else {}
     for i, asked in enumerate(board.asked):
-        said = {"naive": _naive(asked), "prior": asked.predicted()}
         source = asked.subject.point.source
-        if source in others:
-            said["others"] = Informed(asked, others[source]).predicted()
+        plain = {"naive": _naive(asked), "prior": asked.predicted()}
+        by = {"prior": stretches(Basis.PRIOR, source)}
+        if others is not None and (known := others.without(source)) is not None:
+            plain["others"] = Informed(asked, known).predicted()
+            by["others"] = others.stretches(source)
         if i in calibrated:
-            said["calibrated"] = Informed(asked, calibrated[i]).predicted()
-        _judge(board, asked, said)
+            plain["calibrated"] = Informed(asked, calibrated[i]).predicted()
+            by["calibrated"] = stretches(Basis.CALIBRATED, source)
+        said = {
+            column: {q: stretched(p, q, by.get(column, {})) for q, p in figures.items()}
+            for column, figures in plain.items()
+        }
+        _judge(board, asked, (said, plain))
     return board
 
 
-def _judge(board: Board, asked: Asked, said: dict[str, dict[str, Predicted]]) -> None:
+Figures = dict[str, dict[str, Predicted]]
+
+
+def _judge(board: Board, asked: Asked, figures: tuple[Figures, Figures]) -> None:
     point = asked.subject.point
     for quantity, values in point.measured.items():
         for row_id, value in values:
-            if quantity not in said["prior"]:
+            if quantity not in figures[0]["prior"]:
                 board.skipped[f"{point.source}: `{quantity}` has a line of its own"] += 1
                 continue
-            columns = {name: figures[quantity] for name, figures in said.items()}
-            board.judged.append(Judged(point.source, point.system, quantity, row_id, value, columns))
+            said, plain = ({name: each[quantity] for name, each in part.items()} for part in figures)
+            board.judged.append(Judged(point.source, point.system, quantity, row_id, value, said, plain))
 
 
 def _naive(asked: Asked) -> dict[str, Predicted]:
@@ -106,26 +121,6 @@ def _naive(asked: Asked) -> dict[str, Predicted]:
     )
     times = [StepTimes(e.work, values) for e in asked._engines]
     return {q: Predicted(v, v, v) for q, v in asked._quantities(times).items()}
-
-
-def _others(asked: Sequence[Asked]) -> dict[str, Fitted]:
-    """Source -> constants fitted on points of all the other sources, systems taken evenly."""
-    out = {}
-    for source in dict.fromkeys(a.subject.point.source for a in asked):
-        by_system: dict[tuple[str, ...], list[Asked]] = defaultdict(list)
-        for a in asked:
-            if a.subject.point.source != source and not a.subject.assumed:
-                by_system[a.subject.point.system].append(a)
-        chosen = []
-        draw = random.Random(7)  # noqa: S311 - a fixed sample
-        systems = list(by_system.values())
-        while systems and len(chosen) < _MOST_OTHERS:
-            chosen += [members.pop(draw.randrange(len(members))) for members in systems if members]
-            systems = [m for m in systems if m]
-        found = fitted(chosen, _MOST_OTHERS, by_shape=False) if chosen else None
-        if found is not None:
-            out[source] = found
-    return out
 
 
 def _calibrated(asked: Sequence[Asked]) -> dict[int, Fitted]:

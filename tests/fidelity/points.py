@@ -55,6 +55,8 @@ class Point:
     rate: float
     nominal_osl: float
     note: str
+    requests: float
+    """Of the run; NaN where the table does not say."""
     measured: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
 
     @property
@@ -113,8 +115,17 @@ def read_table(path: Path) -> Table:
 
 
 def _series(row: dict[str, str]) -> str:
-    """Rows of one configuration that the note tells apart: with and without speculative decoding."""
-    return "mtp" if re.search(r"\bMTP\b(?! row)", row["note"]) and "noMTP" not in row["note"] else ""
+    """Rows of one configuration that the note tells apart: with and without speculative decoding, runs of their own."""
+    mtp = "mtp" if re.search(r"\bMTP\b(?! row)", row["note"]) and "noMTP" not in row["note"] else ""
+    return f"{mtp} {_requests(row):g}"
+
+
+def _requests(row: dict[str, str]) -> float:
+    """Requests of the run: stated, or ten times the cap, which is the rule of that harness (its notes and scripts)."""
+    told = re.search(r"num_prompts=(\d+)|\b(\d+) reqs\b", row["note"])
+    if told:
+        return float(told.group(1) or told.group(2))
+    return 10 * number(row["concurrency"]) if row["source"].startswith("inferencex_") else math.nan
 
 
 def _quantity(row: dict[str, str]) -> tuple[str | None, float]:
@@ -162,4 +173,5 @@ def _point(row: dict[str, str]) -> Point:
         osl=float(told.group(1)) if told else osl,
         rate=number(row["rate_rps"]),
         nominal_osl=number(row["osl"]),
+        requests=_requests(row),
     )

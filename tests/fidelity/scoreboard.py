@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.fidelity.columns import COLUMNS, Board, Judged, board_of
+from tests.fidelity.columns import COLUMNS, UNFITTED, Board, Judged, board_of
 from tests.fidelity.lines import Line, lines_of, spread_of
 from tests.fidelity.points import read_table
 from tests.fidelity.simulated import simulated_line
@@ -22,7 +22,7 @@ Document = dict[str, Any]
 def scoreboard(data: Path, extra: Iterable[Line], *, quick: bool = False) -> Document:
     """Everything the table allows. quick: without fits."""
     table = read_table(data)
-    board = board_of(table.points, quick=quick)
+    board = board_of(table.points, UNFITTED if quick else COLUMNS)
     lines = (*(() if quick else (*lines_of(board, table.points), simulated_line(board.asked))), *extra)
     skipped = dict(sorted((board.skipped + table.skipped).items(), key=lambda item: -item[1]))
     return {

@@ -15,6 +15,7 @@ from disaggc.catalog.facts import ModelFacts
 from disaggc.catalog.model_config import model_from_mapping
 from disaggc.ir.plan import Role, Shape
 from disaggc.perf.layout import Layout, PoolLayout
+from disaggc.perf.memory import NoFit
 from disaggc.perf.models import Models
 from disaggc.resolve.model import Lengths, NodeGroupFacts, ResolvedService
 from tests.fidelity.points import Point
@@ -58,6 +59,11 @@ _BITS = {
 _COMPUTE = {"fp4": "fp4", "nvfp4": "fp4", "fp8": "fp8", "int4": "bf16", "bf16": "bf16", "fp16": "bf16"}
 _WHOLE = {"embedding", "head", "norm", "router", "indexer"}
 """Weight groups that no published checkpoint quantises."""
+_BY_CHECKPOINT = {"inferencex_token_position"}
+"""Sources whose launch scripts load the checkpoint by its name: weights have the precision it was published in, whatever
+the table says (Qwen3.5-397B-A17B: bf16). The same scripts ask for H200 nodes for two of its three models."""
+_FIRST_CAP = 128.0
+"""Requests in flight in the first run over the prompts that later runs repeat."""
 _NVL72 = {"gb200", "gb300"}
 
 
@@ -75,7 +81,8 @@ class Subject:
 
 def subject_of(point: Point, calibration: str | None = None) -> Subject | str:
     """The subject, or why there is none."""
-    facts = facts_of(point.model, point.precision)
+    own = point.source in _BY_CHECKPOINT and "fp8" not in point.model.lower()
+    facts = facts_of(point.model, "" if own else point.precision)
     if facts is None:
         return f"model `{point.model}` is unknown"
     accelerator = accelerator_of(point.gpu)
@@ -93,7 +100,28 @@ def subject_of(point: Point, calibration: str | None = None) -> Subject | str:
     fabric = "infiniband"
     built = Models.of(resolved(one, groups=(group,), fabric=fabric, calibration=calibration)).value
     assert built is not None
+    if point.cached:
+        hit = _cached_share(point, built, (one, layout))
+        one = replace(one, classes=tuple(replace(c, prefix_hit=hit) for c in one.classes))
     return Subject(point, built, one, layout, group, assumed="node" in point.gpu.lower())
+
+
+def _cached_share(point: Point, models: Models, of: tuple[ResolvedService, Layout]) -> float:
+    """Share of the prompt tokens that earlier runs of the same prompts left in the prefix caches.
+
+    The table's warning says that the runs went from 128 in flight down by halves over the same prompts, each prompt to
+    any of the prefill replicas. A replica that cannot hold what it saw keeps nothing: the least recently used block is
+    the next one asked for.
+    """
+    one, layout = of
+    pool = next((p for p in layout.pools if p.role is Role.PREFILL), layout.pools[0])
+    earlier = round(math.log2(_FIRST_CAP / point.concurrency))
+    seen = 1 - (1 - 1 / pool.replicas) ** earlier
+    fit = models.memory(one, pool.group, pool.role, shape=pool.shape)
+    held = 0 if isinstance(fit, NoFit) else (fit.kv_tokens_low + fit.kv_tokens_high) / 2 * fit.ranks
+    if not math.isfinite(point.requests) or seen * point.requests * point.isl > held:
+        return 0.0
+    return seen * (1 - 1 / point.isl)
 
 
 def accelerator_of(name: str) -> str | None:

@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 from disaggc.ir.plan import Shape
 from disaggc.perf.calibration.posterior import Belief, Measurement, Posterior, fit
 from disaggc.perf.calibration.updated import updated_constants
-from disaggc.perf.case import Case
 from disaggc.perf.constants import NAMES
-from disaggc.perf.demand import demand_of
 from disaggc.perf.engine_model import EngineModel
-from tests.fidelity.asking import Asked, Predicted
+from tests.fidelity.asking import Asked, Predicted, case_of
 
 FITTED = tuple(
     n for n in NAMES if n not in {"kappa", "host_bytes_per_s"}
@@ -105,9 +103,9 @@ class Informed:
             engine = models.engine(service, pool.group, pool.shape)
             constants = updated_constants(engine.constants, known.of(pool.shape), "fit")
             copy._engines[service.name, pool.group.name, pool.shape] = EngineModel(engine.work, constants)
-        self.case = Case(copy, service, asked.case.pools, classes=demand_of(service))
         self._asked = Asked.__new__(Asked)
         self._asked.subject = replace(asked.subject, models=copy)
+        self.case = case_of(self._asked.subject, asked.case.pools)
         self._asked.case = self.case
 
     def predicted(self) -> dict[str, Predicted]:

@@ -11,7 +11,7 @@ from disaggc.ir.plan import Shape
 from tests.fidelity.__main__ import COMMITTED, main
 from tests.fidelity.asking import Asked
 from tests.fidelity.claims import claim_lines
-from tests.fidelity.columns import board_of
+from tests.fidelity.columns import UNFITTED, board_of
 from tests.fidelity.points import COLUMNS, read_table
 from tests.fidelity.ratios import negative_controls
 from tests.fidelity.scoreboard import scoreboard, worse
@@ -81,7 +81,7 @@ def test_a_figure_that_got_worse_is_named():
 )
 def test_a_row_that_cannot_be_used_is_counted_with_its_reason(tmp_path, change, says):
     read = read_table(table(tmp_path, ROW, {**ROW, **change, "row_id": "X2"}))
-    board = board_of(read.points, quick=True)
+    board = board_of(read.points, UNFITTED)
     skipped = board.skipped + read.skipped
     assert len(board.judged) == 1
     assert sum(skipped.values()) == 1

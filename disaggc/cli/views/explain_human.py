@@ -21,11 +21,19 @@ _LIMITS = {
 }
 
 
-def explain_text(plan: DeploymentPlan, changes: Mapping[str, Sensitive], *, paint: Paint) -> str:
-    """Every service, a blank line between."""
+def explain_text(
+    plan: DeploymentPlan, changes: Mapping[str, Sensitive], *, paint: Paint, requests: int | None = None
+) -> str:
+    """Every service, a blank line between. requests: of the run that was asked about."""
     return (
         "\n\n".join(
-            "\n".join(_service(service, changes.get(service.name), paint)) for service in plan.services
+            "\n".join(
+                (
+                    *_service(service, changes.get(service.name), paint),
+                    *_run(service, changes.get(service.name), requests),
+                )
+            )
+            for service in plan.services
         )
         + _source(plan)
         + "\n"
@@ -36,6 +44,29 @@ def _source(plan: DeploymentPlan) -> str:
     """Whose measured step times it rests on."""
     source = plan.provenance.step_times
     return "" if source is None else f"\n\nstep times of basis `tables`: {source}"
+
+
+def _run(service: ServicePlan, changes: Sensitive | None, requests: int | None) -> Iterator[str]:
+    """What a run that ends shows beside the steady state that the plan states."""
+    if changes is None or changes.run is None or requests is None:
+        return
+    yield ""
+    yield f"  a run of {requests:,} requests, from an empty cluster to the last answer"
+    rows: list[tuple[str, ...]] = [("", "the run", "steady state")]
+    for name, found in changes.run.classes.items():
+        steady = service.predicted.classes[name]
+        pairs = (
+            ("first token p50", found.ttft_ms.p50, steady.ttft_ms.p50),
+            ("first token p99", found.ttft_ms.p99, steady.ttft_ms.p99),
+            ("end to end p50", found.e2e_ms.p50, steady.e2e_ms.p50),
+        )
+        rows += [
+            (f"{label}, {name}", *(format_duration(seen.value / 1000) for seen in both))
+            for label, *both in pairs
+        ]
+    total = (f"{seen.total_tok_per_s.value:,.0f}" for seen in (changes.run, service.predicted))
+    rows.append(("tok/s in all", *total))
+    yield from table(rows, indent="    ")
 
 
 def _service(service: ServicePlan, changes: Sensitive | None, paint: Paint) -> Iterator[str]:

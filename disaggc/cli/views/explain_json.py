@@ -95,6 +95,15 @@ class SensitivityItem(Item):
     break_evens: tuple[BreakEvenItem, ...]
 
 
+class RunItem(Item):
+    """A run that ends, from an empty cluster to the last answer."""
+
+    requests: int
+    """How many."""
+    predicted: Expectation
+    """What it would measure."""
+
+
 class ServiceReasons(Item):
     """Why a service is laid out as it is."""
 
@@ -122,6 +131,8 @@ class ServiceReasons(Item):
     """Uncached prompt tokens under which decode prefills alone."""
     sensitivity: tuple[SensitivityItem, ...]
     """By quantity."""
+    run: RunItem | None
+    """The run that `--requests` asks about."""
 
 
 class ExplainDocument(Document):
@@ -135,16 +146,21 @@ class ExplainDocument(Document):
     """Findings, sorted by position."""
 
 
-def explain_document(done: Compiled, changes: Mapping[str, Sensitive]) -> ExplainDocument:
-    """The reasons behind a plan."""
+def explain_document(
+    done: Compiled, changes: Mapping[str, Sensitive], *, requests: int | None = None
+) -> ExplainDocument:
+    """The reasons behind a plan. requests: of the run that was asked about."""
     services = done.plan.services if done.plan is not None else ()
     return ExplainDocument(
-        services={service.name: _service(service, changes.get(service.name)) for service in services},
+        services={
+            service.name: _service(service, changes.get(service.name), requests) for service in services
+        },
         diagnostics=tuple(DiagnosticItem.model_validate(item) for item in items(done.report)),
     )
 
 
-def _service(service: ServicePlan, changes: Sensitive | None) -> ServiceReasons:
+def _service(service: ServicePlan, changes: Sensitive | None, requests: int | None) -> ServiceReasons:
+    run = None if changes is None else changes.run
     return ServiceReasons(
         mode=service.mode,
         ratio=service.ratio,
@@ -158,6 +174,7 @@ def _service(service: ServicePlan, changes: Sensitive | None) -> ServiceReasons:
         prefill_doubling_rate=service.prefill_doubling_rate,
         skip_prefill_below=service.skip_prefill_below,
         sensitivity=() if changes is None else tuple(_sensitivity(s, changes) for s in changes.found),
+        run=None if run is None or requests is None else RunItem(requests=requests, predicted=run),
     )
 
 
