@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from disaggc.cli.compiling import compiled
+from disaggc.cli.fronts import front_for, planned_front
 from disaggc.cli.loads import (
     Bench,
     Fault,
@@ -25,7 +26,6 @@ from disaggc.cli.trace_files import read_trace_file
 from disaggc.compilation import Compiled, Request
 from disaggc.diagnostics import Diagnostic, error, has_errors
 from disaggc.diagnostics.render import Report
-from disaggc.emit.routing_file import admission, dialect
 from disaggc.ir.plan import ServicePlan
 from disaggc.perf.constants import Corner
 from disaggc.perf.estimate import weakest
@@ -35,8 +35,6 @@ from disaggc.perf.models import Models
 from disaggc.pipeline import check
 from disaggc.resolve.model import ResolvedService
 from disaggc.resolve.traces import Recorded
-from disaggc.routing.limits import Admission
-from disaggc.routing.table import Dialect, Policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +113,6 @@ class _Runs:
         problems: list[Diagnostic] = []
         for service in services:
             offer = self._offer(service)
-            planned_service = self._service_plan(service.name)
-            front = _front(planned_service, limited=self.wish.admission)
             for named in self._layouts(service, offer.service, len(services)):
                 if isinstance(named, Diagnostic):
                     problems.append(named)
@@ -124,7 +120,7 @@ class _Runs:
                 for point in self._points(offer):
                     hit = struck(point, named.layout, self.wish.faults)
                     if isinstance(hit, Offer):
-                        tasks.append(_Task(service, named, hit, front))
+                        tasks.append(_Task(service, named, hit, self._front(service.name, named, hit)))
                     else:
                         problems.append(
                             error("DGC550", f"`--fail {hit}`: `--mode {named.name}` has no such replica")
@@ -169,6 +165,13 @@ class _Runs:
             return [offer]
         return [varied(offer, sweep, value) for value in sweep.values]
 
+    def _front(self, service: str, named: Named, offer: Offer) -> Front:
+        plan = self._service_plan(service) if named.name == "plan" else None
+        limited = self.wish.admission
+        if plan is not None:
+            return planned_front(plan, limited=limited)
+        return front_for(self.models, offer, named.layout, limited=limited)
+
     def _service_plan(self, name: str) -> ServicePlan | None:
         if self.plan is None or self.plan.plan is None:
             return None
@@ -202,21 +205,6 @@ class _Runs:
         if isinstance(found, Layout):
             return Named(mode, found)
         return error("DGC550", f"`--mode {mode}` of `{service}`: {found}", ("services", service))
-
-
-def _front(plan: ServicePlan | None, *, limited: bool) -> Front:
-    """The proxy as it is deployed; its choice and admission, and the connector's lease."""
-    if plan is None:
-        return Front(admission=Admission() if limited else None)
-    lease = plan.connector
-    return Front(
-        policy=Policy(plan.proxy.policy),
-        admission=admission(plan) if limited else None,
-        skip_prefill_below=plan.skip_prefill_below,
-        lease_s=float(lease.lease_s) if lease is not None else 30.0,
-        load_failure=lease.load_failure if lease is not None else "fail",
-        layer_wise=dialect(plan) is Dialect.MORIIO_WRITE,
-    )
 
 
 def _with(report: Report, more: tuple[Diagnostic, ...], texts: Mapping[str, str] | None = None) -> Report:

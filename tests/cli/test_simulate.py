@@ -326,3 +326,33 @@ def test_errors_of_the_spec_stop_before_anything_runs(capsys, tmp_path):
     assert code == 1
     assert found["runs"] == []
     assert found["diagnostics"][0]["code"] == "DGC202"
+
+
+def test_every_layout_is_compared_behind_the_limits_a_plan_of_it_would_have(capsys):
+    """Counted with all it will ever hold, the load of the five nodes would be refused by half as 2P3D."""
+    example = ROOT / "examples" / "deepseek-r1-mi300x" / "disaggc.yaml"
+    modes = ("--mode", "1P4D", "--mode", "2P3D", "--mode", "colocated")
+    _, found = document(capsys, example, *modes, "--bench", "1k/8k/480", "--requests", 960)
+    assert [one["classes"]["bench"]["failed"] for one in found["runs"]] == [0, 0, 0]
+    _, wide = document(
+        capsys,
+        example,
+        "--mode",
+        "1P4D",
+        "--bench",
+        "1k/1k/64",
+        "--sweep",
+        "concurrency=64,600",
+        "--requests",
+        600,
+    )
+    assert [one["classes"]["bench"]["failed"] for one in wide["runs"]] == [0, 0]
+
+
+def test_a_deployed_proxy_keeps_its_limits_whatever_is_offered(capsys, spec):
+    crowd = (spec, "--bench", "4k/512/4000", "--requests", 4000)
+    _, planned = document(capsys, *crowd, "--mode", "plan")
+    _, open_door = document(capsys, *crowd, "--mode", "plan", "--no-admission")
+    refused = planned["runs"][0]["classes"]["bench"]["losses"].get("refused", 0)
+    assert refused > 0
+    assert "refused" not in open_door["runs"][0]["classes"]["bench"]["losses"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from disaggc.ir.plan import Expectation, Overcommit, Pool, Ratio, Role
 from disaggc.resolve.model import ClassLoad, ResolvedService
@@ -20,6 +21,15 @@ _MOST = 100.0
 """What the routing file allows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """Replicas of one pool that answer clients, and what each of them runs and holds at most."""
+
+    replicas: int
+    sequences: int
+    kv_tokens: int
+
+
 def overcommit(
     service: ResolvedService,
     pools: Sequence[Pool],
@@ -27,16 +37,29 @@ def overcommit(
     *,
     split: Ratio | None,
 ) -> Overcommit:
+    """The factors of a plan's service."""
+    serving = [
+        Serving(
+            _serving(pool, split),
+            pool.memory.sequences * pool.shape.dp,
+            pool.memory.kv_tokens * pool.shape.dp,
+        )
+        for pool in pools
+        if pool.role is not Role.PREFILL
+    ]
+    return overcommit_of(service, serving, predicted)
+
+
+def overcommit_of(service: ResolvedService, serving: Sequence[Serving], predicted: Expectation) -> Overcommit:
     """Factors >= 1 on the sequences and the KV tokens of the side that answers.
 
     Requests let in: the larger of the pinned sequences (memory holds those in 99 of 100 moments of the steady state,
     `perf.memory`) and the requests that the plan has in flight. Tokens let in: as many as those requests reserve.
     """
-    serving = [(pool, _serving(pool, split)) for pool in pools if pool.role is not Role.PREFILL]
     proxies = service.given.proxy.replicas
-    replicas = sum(count for _, count in serving)
-    sequences = sum(pool.memory.sequences * pool.shape.dp * count for pool, count in serving)
-    kv_tokens = sum(pool.memory.kv_tokens * pool.shape.dp * count for pool, count in serving)
+    replicas = sum(pool.replicas for pool in serving)
+    sequences = sum(pool.sequences * pool.replicas for pool in serving)
+    kv_tokens = sum(pool.kv_tokens * pool.replicas for pool in serving)
     present = {load.name: _present(load, predicted) for load in service.classes}
     planned = sum(present.values())
     # each of several proxies sees its own part only, and takes the whole for that times their number
