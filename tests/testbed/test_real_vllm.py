@@ -13,12 +13,13 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from disaggc.rollout.smoke_calls import Metrics, read_metrics
+from tests.testbed.held_legs import gate
 from tests.testbed.vllm_cpu import VERSION, tiny_model, vllm_venv
 
 pytestmark = [pytest.mark.testbed, pytest.mark.xdist_group("real-vllm")]
@@ -68,11 +69,21 @@ def disaggc(*words: str | Path, codes: tuple[int, ...] = (0,), timeout: float = 
     return done.stdout
 
 
+def until(condition: Callable[[], bool], what: str, seconds: float = 120) -> float:
+    """Seconds it took."""
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() < begun + seconds, what
+        time.sleep(0.05)
+    return time.monotonic() - begun
+
+
 class Stack:
     """A folder with a spec, its plan and its build, up."""
 
     def __init__(self, folder: Path, services: dict[str, str], venv: Path, *, model: Path, base: int) -> None:
         self.folder, self.base = folder, base
+        self.canaries: list[dict[str, object]] = []
         self.ports = {name: free_port() for name in services}
         text = "".join(
             SERVICE.format(
@@ -107,6 +118,21 @@ class Stack:
         print(
             f"\n{len(self.urls)} processes ready after {time.monotonic() - begun:.0f} s: {', '.join(self.urls)}"
         )
+
+    def quiet(self, service: str) -> list[dict[str, object]]:
+        """What the first canaries said; then no more of them, so that the engines count only what the tests ask."""
+        admin = self.admin(service)
+
+        def said() -> list[dict[str, object]]:
+            found: list[dict[str, object]] = json.loads(asked(f"{admin}/admin/canaries"))["pairs"]
+            return found
+
+        until(lambda: bool(said()), "no canary was sent", 180)
+        table = json.loads(asked(f"{admin}/admin/routing"))
+        table["generation"] += 1
+        table["health"]["canary_s"] = None
+        asked(f"{admin}/admin/routing", table, method="PUT")
+        return said()
 
     def down(self) -> None:
         disaggc("local", "down", self.folder / "out", "--now", codes=(0, 1), timeout=300)
@@ -185,6 +211,7 @@ def stack(real, tmp_path_factory) -> Iterator[Stack]:
     )
     try:
         made.up()
+        made.canaries = made.quiet("pd")
         yield made
     finally:
         made.down()
@@ -196,6 +223,7 @@ def flexible(real, tmp_path_factory) -> Iterator[Stack]:
     made = Stack(tmp_path_factory.mktemp("flex") / "s", {"flex": FLEXIBLE}, venv, model=model, base=27000)
     try:
         made.up()
+        made.canaries = made.quiet("flex")
         yield made
     finally:
         made.down()
@@ -250,6 +278,63 @@ def test_foreign_kv_would_be_noticed(stack: Stack):
     answer = json.loads(asked(f"{decode}/v1/completions", completion(other, kv_transfer_params=params)))
     assert answer["choices"][0]["token_ids"] == tokens(prefill, mine)
     assert answer["choices"][0]["token_ids"] != tokens(prefill, other)
+
+
+def through_gate(stack: Stack, port: int) -> None:
+    """The proxy reaches decode at this port from now on."""
+    admin = stack.admin("pd")
+    table = json.loads(asked(f"{admin}/admin/routing"))
+    table["generation"] += 1
+    (decode,) = [pool for pool in table["pools"] if pool["role"] == "decode"]
+    decode["replicas"][0]["port"] = port
+    asked(f"{admin}/admin/routing", table, method="PUT")
+
+
+def released(stack: Stack) -> float:
+    text = asked(f"{stack.admin('pd')}/metrics").decode()
+    return read_metrics(text).totals["disaggc_proxy_kv_releases_total"]
+
+
+def test_a_client_that_hangs_up_between_the_legs_leaves_no_block_at_prefill(stack: Stack):
+    """Prefill has answered, decode has not been asked: what prefill keeps must not wait for its lease."""
+    proxy, prefill, decode = (stack.urls[f"pd/{name}/0"] for name in ("proxy", "prefill", "decode"))
+    table = json.loads((stack.folder / "out" / "pd" / "routing.json").read_text())
+    port = int(decode.rpartition(":")[2])
+    ids = prompts(4)[410]
+    body = json.dumps(completion(ids, stream=True)).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+
+    def used() -> float:
+        return metrics(prefill)["kv_cache_usage_perc"]
+
+    with gate(port, holds=b'"tiny"') as between:
+        through_gate(stack, between.port)
+        before, computed, freed = used(), metrics(decode)["prompt_tokens_total"], released(stack)
+        between.closed = True
+        client = socket.create_connection(("127.0.0.1", int(proxy.rpartition(":")[2])))
+        client.sendall(head + body)
+        until(lambda: between.held == 1, "the second leg never came")
+        kept = used() - before
+        client.close()
+        until(lambda: between.gone == 1, "the proxy goes on for a client that is gone", 5)
+        took = until(lambda: used() <= before, "prefill still holds the KV", table["lease_s"])
+        between.closed = False
+        print(
+            f"prefill kept {kept * 100:.3f} % of its KV between the legs and had freed it {took:.2f} s after the client "
+            f"hung up; the lease is {table['lease_s']:.0f} s"
+        )
+        assert kept > 0, "nothing was kept, so nothing was shown"
+        assert took < table["lease_s"] / 4
+        assert released(stack) == freed + 1
+        assert metrics(decode)["prompt_tokens_total"] == computed, "decode was asked after all"
+        through_gate(stack, port)
+    assert tokens(proxy, ids) == tokens(prefill, ids)
+
+
+def test_canaries_find_the_pair_good(stack: Stack):
+    """Their KV moves and the tokens are prefill's own; a pair of sound engines must never be set apart."""
+    print(stack.canaries)
+    assert [(one["result"], one["apart"]) for one in stack.canaries] == [("ok", False)]
 
 
 def test_smoke_finds_nothing_wrong(stack: Stack):
