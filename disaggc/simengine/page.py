@@ -68,6 +68,7 @@ def state_page(options: Options, scheduler: Scheduler, exchange: KvExchange | No
         "leaked_blocks": scheduler.pool.used - len(owned | leased),
         "total_blocks": scheduler.pool.count,
         "late_s": scheduler.late_s,
+        "lost_s": scheduler.lost_s,
         "descriptors": len(list(Path("/proc/self/fd").iterdir())) if Path("/proc/self/fd").exists() else None,
         "ignored_flags": list(options.ignored),
     }

@@ -38,7 +38,7 @@ class Scheduler:
         self.decoding: list[Sequence] = []
         self.slow = 1.0
         self.stuck = False
-        self.late_s = 0.0
+        self.late_s = self.lost_s = 0.0
         self._limit = options.max_num_seqs * options.dp
         self._chunks: Chunks = []
         self._batch: list[Sequence] = []
@@ -153,6 +153,7 @@ class Scheduler:
                 return
         self.late_s = max(self.late_s, now - self._due)
         if now - self._due > _LATE_S:
+            self.lost_s += now - self._due
             self._due = now
         self._timer = self._loop.call_soon(self._turn)
 
