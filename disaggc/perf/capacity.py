@@ -144,11 +144,10 @@ def _prefill_rate(here: _Replica, times: StepTimes) -> tuple[float, float, tuple
     top, reasons = queueing.SATURATED, []
     for i, load, bound in _bounds(here.service, "ttft"):
         c, isl = here.classes[i], _length(load, bound, prompt=True)
-        alone = (
-            2 * times.values.hop_s
-            + prompt.alone_s(c.computed(isl), c.squares(isl))
-            + path.seconds(c.computed(isl), times.values)
-        )
+        tokens = c.computed(isl)
+        computing = prompt.alone_s(tokens, c.squares(isl))
+        moving = path.seconds(tokens, times.values, beside_s=computing / prompt.steps(tokens))
+        alone = 2 * times.values.hop_s + computing + moving
         left = bound.limit_s - alone
         if left < 0:
             reasons.append(_too_long(load, bound, alone))

@@ -52,12 +52,9 @@ def break_even_tokens(service: ResolvedService, prediction: LayoutPrediction) ->
     def gain(tokens: float) -> float:
         squares = tokens * tokens
         own = step / 2 + local.mixed_s(tokens, squares, step_s=step)
-        sent = (
-            values.hop_s
-            + steady.wait_s
-            + remote.alone_s(tokens, squares)
-            + case.paths[0].seconds(tokens, values)
-        )
+        computing = remote.alone_s(tokens, squares)
+        moving = case.paths[0].seconds(tokens, values, beside_s=computing / remote.steps(tokens))
+        sent = values.hop_s + steady.wait_s + computing + moving
         return min(sent - own, slack - local.chunk_s(tokens, squares))
 
     return max(decode.fit.block_size, int(falling_root(gain, 1.0, float(service.max_model_len))))

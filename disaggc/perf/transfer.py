@@ -37,7 +37,7 @@ class KvPath:
     bytes_per_token: the model's KV, once; sliding layers up to `window` tokens; state_bytes: recurrent state.
     copies: how often each byte leaves prefill (MLA: once per decode rank). line_bytes_per_s: what the narrower side
     moves of those bytes at line rate. transport: `link` stays within one node, so that no NIC is used. layers: of the
-    model, each of which can move by itself.
+    model, each of which can move by itself; layer_wise: and does, while prefill computes the next (MoRIIO's writes).
     """
 
     bytes_per_token: float
@@ -49,6 +49,7 @@ class KvPath:
     transport: Literal["rdma", "tcp", "link"]
     latency_s: float
     layers: int = 1
+    layer_wise: bool = False
 
     def bytes_for(self, tokens: float) -> float:
         """KV of `tokens` prompt tokens, counted once."""
@@ -58,9 +59,15 @@ class KvPath:
             + self.state_bytes
         )
 
-    def seconds(self, tokens: float, values: Values) -> float:
-        """Time of one transfer that has the path to itself."""
-        return self.latency_s + values.kv_setup_s + self.bytes_for(tokens) / self.speed(values)
+    def seconds(self, tokens: float, values: Values, *, beside_s: float = 0.0) -> float:
+        """Time from the end of the prompt to that of a transfer that has the path to itself.
+
+        beside_s: how long the prompt's last step took; a layer-wise transfer moves in it all but its last layer.
+        """
+        moving = self.bytes_for(tokens) / self.speed(values)
+        if self.layer_wise:
+            moving = max(moving - beside_s, moving / self.layers)
+        return self.latency_s + values.kv_setup_s + moving
 
     def speed(self, values: Values) -> float:
         """Bytes of KV (counted once) that arrive per second."""
@@ -97,6 +104,7 @@ def kv_path(
         transport=transport,
         latency_s=fabric.latency_s,
         layers=max(1, len(service.model.layers)),
+        layer_wise=_layer_wise(service),
     )
 
 
@@ -107,6 +115,12 @@ def transfer_time(path: KvPath, constants: Constants, tokens: float, *, hidden_s
     terms = (Term("setup", setup), Term("bytes", likely - setup), Term("overlap", -min(hidden_s, likely)))
     seen = [max(0.0, t - hidden_s) for t in (likely, best, worst)]
     return Estimate(seen[0], seen[1], seen[2], constants.basis, terms)
+
+
+def _layer_wise(service: ResolvedService) -> bool:
+    """Only MoRIIO writes each layer as it is computed, unless it is told to let decode read."""
+    connector = service.given.engine.connector
+    return connector.type == "moriio" and connector.options.get("read_mode") is not True
 
 
 def _copies(service: ResolvedService, decode: Shape) -> int:

@@ -74,12 +74,13 @@ def service(
     utilisation: float = 0.92,
     speculative: dict[str, object] | None = None,
     kv_bytes: float = 2.0,
+    connector: dict[str, object] | None = None,
 ) -> ResolvedService:
     facts = model(facts) if isinstance(facts, str) else facts
     given = Service.model_validate(
         {
             "model": {"id": facts.id},
-            "engine": _ENGINE,
+            "engine": {**_ENGINE, "connector": connector or {}},
             "workload": {"main": {"input_tokens": 1, "output_tokens": 1, "concurrency": 1}},
             "speculative": speculative,
         }

@@ -1,15 +1,20 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from disaggc.ir.plan import Shape
+from disaggc.perf.events.load import Load
+from disaggc.perf.events.setting import Front
+from disaggc.perf.events.simulate import simulate
+from disaggc.perf.predict import predict
 from disaggc.perf.priors import prior_constants
 from disaggc.perf.transfer import Endpoint, kv_path, transfer_time
-from tests.perf.perf_cases import CATALOG, nodes, service
+from tests.perf.perf_cases import CATALOG, bench, load, nodes, service
 
 R1 = "deepseek-ai/DeepSeek-R1"
 GROUP = nodes("h200", gbit=200)
@@ -116,3 +121,48 @@ def test_measured_transfers_lie_inside_the_range(shared_data):
                 inside.append(found.low <= float(row["value"]) / 1000 <= found.high)
     assert len(inside) >= 6
     assert all(inside)
+
+
+WRITES = {"type": "moriio"}
+READS = {"type": "moriio", "options": {"read_mode": True}}
+
+
+def layered(connector):
+    one = bench(R1, GROUP, Shape(tp=8), load(isl=8192, osl=256, rate=0.2), connector=connector)
+    layout = one.pd(1, 1)
+    return one, predict(one.models, one.service, layout)
+
+
+def test_a_layer_wise_transfer_moves_beside_the_prompt_but_for_its_last_layer():
+    values = constants().at("likely")
+    plain, wise = (replace(path(Shape(tp=8), Shape(tp=8)), layer_wise=w) for w in (False, True))
+    moving = plain.bytes_for(8192) / plain.speed(values)
+    setup = plain.latency_s + values.kv_setup_s
+    assert plain.seconds(8192, values, beside_s=1.0) == pytest.approx(setup + moving)
+    assert wise.seconds(8192, values) == pytest.approx(setup + moving)
+    assert wise.seconds(8192, values, beside_s=moving / 4) == pytest.approx(setup + 0.75 * moving)
+    assert wise.seconds(8192, values, beside_s=100.0) == pytest.approx(setup + moving / 61)
+
+
+def test_only_a_connector_that_writes_layers_hides_the_transfer_in_the_first_token():
+    (_, nixl), (_, reads), (_, writes) = (layered(c) for c in ({"type": "nixl"}, READS, WRITES))
+    first = [p.classes[0].ttft.p50.value for p in (nixl, reads, writes)]
+    assert first[0] == pytest.approx(first[1])
+    case = writes.case
+    values = case.times(case.prefill[0])[1].values
+    moving = case.paths[0].bytes_for(8192) / case.paths[0].speed(values)
+    assert first[2] == pytest.approx(first[0] - moving * (1 - 1 / 61), rel=1e-3)
+
+
+def test_the_simulator_hides_as_much_of_a_layer_wise_transfer():
+    one, writes = layered(WRITES)
+    _, reads = layered(READS)
+    gained = reads.classes[0].ttft.p50.value - writes.classes[0].ttft.p50.value
+    offered = Load.bench(8192, 256, concurrency=1, requests=24)
+    seen = [
+        simulate(one.models, one.service, one.pd(1, 1), load=offered, front=Front(layer_wise=w))
+        .classes[0]
+        .ttft.p50
+        for w in (False, True)
+    ]
+    assert seen[0] - seen[1] == pytest.approx(gained, rel=0.1)
