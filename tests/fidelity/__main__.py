@@ -13,7 +13,7 @@ from pathlib import Path
 from disaggc.perf.spread import FILE
 from tests.fidelity.claims import claim_lines
 from tests.fidelity.columns import board_of
-from tests.fidelity.lines import Line
+from tests.fidelity.line import Line
 from tests.fidelity.points import read_table
 from tests.fidelity.ratios import negative_controls, vendor_choices
 from tests.fidelity.scoreboard import scoreboard, table_of, worse

@@ -15,7 +15,7 @@ from disaggc.ir.plan import Shape
 from disaggc.perf.events.lengths import Fixed
 from disaggc.perf.events.load import Load, Stream
 from disaggc.perf.events.simulate import simulate
-from tests.fidelity.lines import Line
+from tests.fidelity.line import Line
 from tests.perf.perf_cases import bench, load, nodes
 
 CALIBRATION = Path(__file__).resolve().parents[2] / "examples" / "deepseek-r1-mi300x" / "calibration.yaml"

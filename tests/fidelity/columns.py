@@ -80,7 +80,7 @@ def board_of(points: Iterable[Point], columns: Sequence[str] = COLUMNS) -> Board
         by = {"prior": stretches(Basis.PRIOR, source)}
         if others is not None and (known := others.without(source)) is not None:
             plain["others"] = Informed(asked, known).predicted()
-            by["others"] = others.stretches(source)
+            by["others"] = by["prior"]  # a fit on strangers knows this source no better
         if i in calibrated:
             plain["calibrated"] = Informed(asked, calibrated[i]).predicted()
             by["calibrated"] = stretches(Basis.CALIBRATED, source)

@@ -6,29 +6,18 @@ A line that the rows do not allow says so instead of a figure.
 from __future__ import annotations
 
 import math
-import statistics
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from disaggc.perf.calibration.least_squares import fit_relative
+from disaggc.perf.calibration.level_fit import fit_level
 from tests.fidelity.asking import Asked
+from tests.fidelity.choices import choices, ratios_on_priors
 from tests.fidelity.columns import Board
+from tests.fidelity.line import Figures, Line, spread_of
 from tests.fidelity.points import Point
 from tests.fidelity.subjects import facts_of
 from tests.fidelity.systems import Informed, fitted
-
-Figures = dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line. bar: what the reference prototype reached. missing: why it cannot be computed."""
-
-    name: str
-    bar: str
-    figures: Figures = field(default_factory=dict)
-    missing: str = ""
 
 
 def lines_of(board: Board, points: Sequence[Point]) -> tuple[Line, ...]:
@@ -40,18 +29,8 @@ def lines_of(board: Board, points: Sequence[Point]) -> tuple[Line, ...]:
         _held_out(board),
         _gptoss(board.asked),
         _transfer(points),
+        ratios_on_priors(board.asked),
     )
-
-
-def spread_of(errors: Iterable[float]) -> Figures:
-    """Mean, median and 90 % quantile of absolute relative errors."""
-    found = sorted(abs(e) for e in errors)
-    return {
-        "rows": float(len(found)),
-        "mape": statistics.fmean(found),
-        "median": statistics.median(found),
-        "p90": found[min(len(found) - 1, math.ceil(0.9 * len(found)) - 1)],
-    }
 
 
 def _qwen(asked: Sequence[Asked]) -> Line:
@@ -68,8 +47,8 @@ def _qwen(asked: Sequence[Asked]) -> Line:
     assert posterior is not None
     said = {id(a): Informed(a, posterior).predicted()["total_tps_gpu"].value for a in rows}
     errors = [said[id(a)] / a.subject.point.value("total_tps_gpu") - 1 for a in between]
-    choices = _choices(rows, lambda a: said[id(a)], "total_tps_gpu")
-    return Line(name, bar, {**spread_of(errors), **choices, "naive_mape": _without_limit(ends, between)})
+    best = choices(rows, lambda a: said[id(a)], "total_tps_gpu")
+    return Line(name, bar, {**spread_of(errors), **best, "naive_mape": _without_limit(ends, between)})
 
 
 def _without_limit(ends: Sequence[Asked], between: Sequence[Asked]) -> float:
@@ -84,31 +63,6 @@ def _without_limit(ends: Sequence[Asked], between: Sequence[Asked]) -> float:
         if rates[p.concurrency]:
             errors.append(max(rates[p.concurrency]) / p.n_gpus / p.value("total_tps_gpu") - 1)
     return spread_of(errors)["mape"] if errors else math.nan
-
-
-def _choices(rows: Sequence[Asked], said: Callable[[Asked], float], quantity: str) -> Figures:
-    """Per load with at least two measured layouts: whether the predicted best is the best, and what it costs if not."""
-    cells: dict[tuple[float, ...], list[Asked]] = defaultdict(list)
-    for a in rows:
-        p = a.subject.point
-        cells[round(p.isl), p.nominal_osl, p.concurrency].append(a)
-    right, regrets = 0, []
-    for members in cells.values():
-        if len({a.subject.point.layout for a in members}) < 2:
-            continue
-        best = max(members, key=lambda a: a.subject.point.value(quantity))
-        chosen = max(members, key=said)
-        regret = 1 - chosen.subject.point.value(quantity) / best.subject.point.value(quantity)
-        right += regret < 1e-9
-        regrets.append(regret)
-    if not regrets:
-        return {"cells": 0.0}
-    return {
-        "cells": float(len(regrets)),
-        "best_right": float(right),
-        "mean_regret": statistics.fmean(regrets),
-        "worst_regret": max(regrets),
-    }
 
 
 def _linear_tpot(points: Sequence[Point]) -> Line:
@@ -141,49 +95,27 @@ def _linear_tpot(points: Sequence[Point]) -> Line:
     )
 
 
-_LEVEL, _SLOPE, _NOISE = 0.4, 0.15, 0.08
-"""Deviations, in logarithms: of one kind of worker's level and growth from the prior, and of one row."""
-
-
 def _levelled_tpot(asked: Sequence[Asked]) -> Line:
-    """Token time as the prior's times a level and a power of the batch of each kind of worker."""
-    name = "InferenceX disaggregated: TPOT from the prior's step with a level and a growth per worker, leave one out"
+    """Token time as `calibrate` fits it: the model's own times a level and a power of the batch of a kind of worker."""
+    name = "InferenceX disaggregated: TPOT as `calibrate` fits it (a level and a growth of the model's own), leave one out"
     bar = "8.4 % (median 5.6, p90 19.1)"
-    workers: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
+    workers: dict[tuple[str, ...], list[tuple[float, float, float]]] = defaultdict(list)
     for a in asked:
         p = a.subject.point
         if p.source == "inferencex_via_aic" and "tpot" in p.measured:
-            miss = math.log(p.value("tpot") / a.predicted()["tpot"].value)
             key = (p.model, p.precision, p.gpu, p.backend.split()[0], p.d_parallel)
-            workers[key].append((math.log(p.concurrency / p.d_workers), miss))
+            workers[key].append((a.predicted()["tpot"].value, p.concurrency / p.d_workers, p.value("tpot")))
     errors = [
-        math.exp(_level_at([m for k, m in enumerate(members) if k != i], batch) - miss) - 1
+        error
         for members in workers.values()
         if len(members) > 1
-        for i, (batch, miss) in enumerate(members)
+        for error in fit_level([m[:2] for m in members], [m[2] for m in members]).left_out
     ]
     return (
-        Line(name, bar, spread_of(errors))
+        Line(name, bar, {**spread_of(errors), "worker_kinds": float(len(workers))})
         if errors
         else Line(name, bar, missing="no kind of worker with two rows")
     )
-
-
-def _level_at(members: Sequence[tuple[float, float]], batch: float) -> float:
-    """Ridge regression of the misses on the logarithm of the batch, robust; its value at one batch."""
-    centre = statistics.fmean(b for b, _ in members)
-    level = slope = 0.0
-    for _ in range(4):
-        weights = [
-            min(1.0, 1.5 * _NOISE / max(abs(m - level - slope * (b - centre)), 1e-9)) for b, m in members
-        ]
-        rows = [(w / _NOISE**2, b - centre, m) for w, (b, m) in zip(weights, members, strict=True)]
-        a, c = sum(w for w, _, _ in rows) + _LEVEL**-2, sum(w * x * x for w, x, _ in rows) + _SLOPE**-2
-        cross = sum(w * x for w, x, _ in rows)
-        u, v = sum(w * y for w, _, y in rows), sum(w * x * y for w, x, y in rows)
-        det = a * c - cross * cross
-        level, slope = (u * c - v * cross) / det, (v * a - u * cross) / det
-    return level + slope * (batch - centre)
 
 
 def _features(p: Point) -> list[float]:
@@ -220,13 +152,17 @@ def _gptoss(asked: Sequence[Asked]) -> Line:
     known = {id(a): Informed(a, posterior).predicted() for a in rows}
     other = [a for a in rows if a not in ends]
     errors = [known[id(a)]["output_tps"].value / a.subject.point.value("output_tps") - 1 for a in other]
-    chosen = _choices(rows, lambda a: known[id(a)]["output_tps"].value, "output_tps")
-    always = _choices(rows, lambda a: a.subject.point.d_workers, "output_tps")
+    chosen = choices(rows, lambda a: known[id(a)]["output_tps"].value, "output_tps")
+    always = choices(rows, lambda a: a.subject.point.d_workers, "output_tps")
     cold = [a for a in rows if not a.subject.point.cached]
-    clean = _choices(cold, lambda a: known[id(a)]["output_tps"].value, "output_tps")
+    clean = choices(cold, lambda a: known[id(a)]["output_tps"].value, "output_tps")
     figures = {**spread_of(errors), **chosen, **{f"always_1p3d_{k}": v for k, v in always.items()}}
     figures |= {f"prefix_cache_cold_{k}": v for k, v in clean.items()}
     return Line(name, bar, figures, "the table warns that a prefix cache answered prompts in the other cells")
+
+
+_SHORT = 2048.0
+"""Tokens up to which lengths count as short where the long ones are predicted from them."""
 
 
 def _transfer(points: Sequence[Point]) -> Line:
@@ -242,5 +178,15 @@ def _transfer(points: Sequence[Point]) -> Line:
             [[1.0, p.isl * facts.kv_bytes_per_token] for p in rows], [p.value("kv_s") for p in rows]
         )
         figures[f"{source}_mape"] = spread_of(fit.left_out)["mape"]
+        short = [p for p in rows if p.isl <= _SHORT]
+        if 2 <= len(short) < len(rows):
+            near = fit_relative(
+                [[1.0, p.isl * facts.kv_bytes_per_token] for p in short], [p.value("kv_s") for p in short]
+            )
+            far = [
+                near.at((1.0, p.isl * facts.kv_bytes_per_token)) / p.value("kv_s") - 1
+                for p in rows[len(short) :]
+            ]
+            figures[f"{source}_long_from_short_mape"] = spread_of(far)["mape"]
         figures[f"{source}_gb_s"] = 1e-9 / fit.coefficients[1]
     return Line(name, bar, figures) if figures else Line(name, bar, missing="no transfer times")

@@ -14,7 +14,7 @@ from disaggc.perf.layout import Layout, LayoutPrediction, PoolLayout
 from disaggc.perf.models import Models
 from disaggc.perf.predict import predict
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService
-from tests.fidelity.lines import Line
+from tests.fidelity.line import Line
 from tests.fidelity.points import number
 from tests.fidelity.subjects import accelerator_of, facts_of, group_of
 from tests.perf.perf_cases import exact, load, nodes, resolved, service

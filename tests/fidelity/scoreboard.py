@@ -9,13 +9,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from disaggc.perf.spread import Measure
 from tests.fidelity.columns import COLUMNS, UNFITTED, Board, Judged, board_of
-from tests.fidelity.lines import Line, lines_of, spread_of
+from tests.fidelity.line import Line, spread_of
+from tests.fidelity.lines import lines_of
 from tests.fidelity.points import read_table
 from tests.fidelity.simulated import simulated_line
+from tests.fidelity.widths import MEASURE_OF
 
-SHARP = ("tpot", "itl_p50", "user_tps", "total_tps_gpu", "output_tps", "total_tps", "rps", "e2e_p50")
-"""Quantities that a plan is chosen by."""
+_KINDS: tuple[tuple[str, Measure], ...] = (
+    ("first_token", "first_token"), ("first_token_p99", "first_token_tail"), ("token", "token"),
+    ("token_p99", "token_tail"), ("throughput_and_end_to_end", "flow"),
+)  # fmt: skip
 Document = dict[str, Any]
 
 
@@ -43,25 +48,19 @@ def _line(line: Line) -> Document:
 
 
 def _ranges(board: Board) -> Document:
-    """Share of measured values inside the printed 80 % range, accelerators that had to be assumed apart."""
+    """Share of measured values inside the printed 80 % range, by kind of figure.
+
+    A source whose table does not name the accelerator is judged on one that had to be assumed: it is shown apart.
+    """
     assumed = {a.subject.point.source for a in board.asked if a.subject.assumed}
     out: Document = {}
     for column in ("prior", "others", "calibrated"):
-        named = [j for j in board.judged if column in j.said and j.source not in assumed]
+        judged = [j for j in board.judged if column in j.said]
+        named = [j for j in judged if j.source not in assumed]
         if named:
-            sharp = [j for j in named if j.quantity in SHARP]
-            tails = [j for j in named if j.quantity.endswith("p99")]
-            firsts = [j for j in named if j.quantity in {"ttft_p50", "ttft_mean"}]
-            out[column] = {
-                label: _rounded(_inside(found, column))
-                for label, found in (
-                    ("all", named),
-                    ("tokens_and_throughput", sharp),
-                    ("first_token", firsts),
-                    ("p99", tails),
-                )
-                if found
-            }
+            by_kind = {label: [j for j in named if MEASURE_OF[j.quantity] == kind] for label, kind in _KINDS}
+            shown = {"all": named, **by_kind, "accelerator_assumed_too": judged}
+            out[column] = {label: _rounded(_inside(found, column)) for label, found in shown.items() if found}
     out["accelerator_assumed"] = sorted(assumed)
     return out
 
@@ -141,6 +140,8 @@ def table_of(document: Document) -> str:
         "naive: roofline at data-sheet peaks. prior: what a plan says of hardware nobody measured. others: constants fitted on",
         "all other sources. calibrated: fitted on every second point of a system, judged on the points between.",
         "Each cell: mean absolute error / median / 90 % quantile, share of measured values inside the printed 80 % range.",
+        "Ranges are those a plan prints, their factors (`disaggc/perf/spread.json`) taken from all sources but the one judged;",
+        "`others` uses those of `prior`. Runs are as long as the table says, ten times the cap in InferenceX's.",
         "",
         "## Lines of the reference table",
         "",
@@ -153,7 +154,7 @@ def table_of(document: Document) -> str:
     rows += [
         f"- {column}: {_figures(f)}"
         if isinstance(f, dict)
-        else f"- accelerator assumed, not counted above: {', '.join(f)}"
+        else f"- accelerator assumed, counted in the last figure only: {', '.join(f)}"
         for column, f in document["ranges"].items()
     ]
     rows += [

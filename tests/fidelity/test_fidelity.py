@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 
 import pytest
 
 from disaggc.ir.plan import Shape
 from tests.fidelity.__main__ import COMMITTED, main
-from tests.fidelity.asking import Asked
+from tests.fidelity.asking import Asked, Predicted
 from tests.fidelity.claims import claim_lines
 from tests.fidelity.columns import UNFITTED, board_of
 from tests.fidelity.points import COLUMNS, read_table
@@ -17,6 +18,7 @@ from tests.fidelity.ratios import negative_controls
 from tests.fidelity.scoreboard import scoreboard, worse
 from tests.fidelity.shapes import shape_of
 from tests.fidelity.subjects import subject_of
+from tests.fidelity.widths import miss_of, stretched, stretches_of
 
 ROW = {
     "source": "elsewhere", "model": "deepseek-ai/DeepSeek-R1", "precision": "fp8", "gpu": "H200", "n_gpus": "8",
@@ -53,9 +55,10 @@ def test_negative_controls_are_called():
     assert line.figures["right"] == line.figures["controls"]
 
 
-def test_four_in_five_measured_values_lie_in_the_printed_range():
-    ranges = json.loads(COMMITTED.read_text())["ranges"]
-    assert all(ranges[column]["all"] >= 0.8 for column in ("prior", "others", "calibrated"))
+@pytest.mark.parametrize("column", ["prior", "others", "calibrated"])
+def test_four_in_five_measured_values_of_every_kind_lie_in_the_printed_range(column):
+    ranges = json.loads(COMMITTED.read_text())["ranges"][column]
+    assert {k: v for k, v in ranges.items() if v < 0.8} == {}
 
 
 def test_a_figure_that_got_worse_is_named():
@@ -130,3 +133,66 @@ def test_a_four_bit_row_reads_fewer_bytes(tmp_path):
         subject = subject_of(point)
         times.append(Asked(subject).predicted()["tpot"].value)
     assert times[1] < times[0]
+
+
+PD = {
+    **ROW, "model": "gpt-oss-120b", "precision": "mxfp4", "mode": "disagg", "p_workers": "2", "d_workers": "2",
+    "p_parallel": "TP2", "d_parallel": "TP2", "p_gpus": "4", "d_gpus": "4", "isl": "2048", "osl": "128",
+}  # fmt: skip
+AGAIN = "500 reqs; CAUTION: same random prompts ran at conc=128 first, SGLang radix cache on -> prefill partly cached"
+
+
+@pytest.mark.parametrize(
+    ("change", "hit"),
+    [
+        ({"concurrency": "128", "note": "500 reqs"}, 0.0),
+        ({"concurrency": "64"}, 0.5),  # one earlier run, each prompt to one of two replicas
+        ({"concurrency": "32"}, 0.75),
+        ({"concurrency": "32", "p_workers": "1", "p_gpus": "2"}, 1.0),
+        ({"concurrency": "32", "isl": "32784"}, 0.0),  # 500 of them are more than a replica holds
+    ],
+)
+def test_prompts_that_ran_before_are_cached_as_the_table_warns(tmp_path, change, hit):
+    (point,) = read_table(table(tmp_path, {**PD, "note": AGAIN, **change})).points
+    assert subject_of(point).service.classes[0].prefix_hit == pytest.approx(hit, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "requests"),
+    [
+        ({"note": "x.json; num_prompts=2560"}, 2560), ({"note": "500 reqs, EOS not ignored"}, 500),
+        ({"source": "inferencex_via_aic"}, 320), ({}, None),
+    ],
+)  # fmt: skip
+def test_a_run_is_as_long_as_the_table_says(tmp_path, change, requests):
+    (point,) = read_table(table(tmp_path, {**ROW, **change})).points
+    assert Asked(subject_of(point)).case.requests == requests
+
+
+def test_runs_of_two_lengths_are_two_points(tmp_path):
+    rows = [{**ROW, "note": f"num_prompts={n}", "row_id": f"N{n}"} for n in (32, 320)]
+    short, long = read_table(table(tmp_path, *rows)).points
+    values = [Asked(subject_of(p)).predicted()["rps"].value for p in (short, long)]
+    assert values[0] < values[1]
+
+
+def test_a_checkpoint_loaded_by_its_name_has_its_own_precision(tmp_path):
+    one = {
+        **ROW,
+        "model": "Qwen/Qwen3.5-397B-A17B",
+        "precision": "fp8",
+        "source": "inferencex_token_position",
+    }
+    other = {**one, "source": "elsewhere", "row_id": "X2"}
+    own, stated = (subject_of(p).service.model for p in read_table(table(tmp_path, one, other)).points)
+    assert own.weight_bytes == pytest.approx(2 * stated.weight_bytes, rel=0.05)
+
+
+def test_factors_hold_what_the_sources_they_come_from_need():
+    said = Predicted(1.0, 0.8, 1.25)
+    misses = [miss_of(f"s{k}", "tpot", math.exp(0.3 * k), said) for k in range(-2, 3) for _ in range(20)]
+    by = stretches_of([m for m in misses if m is not None])
+    wide = stretched(said, "tpot", by)
+    assert wide.low <= math.exp(-0.6)
+    assert wide.high >= math.exp(0.6)
+    assert stretched(said, "ttft_p50", by) == said
