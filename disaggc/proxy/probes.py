@@ -19,7 +19,7 @@ from disaggc.proxy.board import Shared
 from disaggc.proxy.canary import engine_url
 from disaggc.proxy.engine_session import engine_session
 from disaggc.routing.roles import seats
-from disaggc.routing.table import ReplicaEntry
+from disaggc.routing.table import ReplicaEntry, ReplicaState
 
 if TYPE_CHECKING:
     from disaggc.proxy.control import Control
@@ -82,7 +82,7 @@ class Probes:
         if slot is None:
             return
         board, health = self._control.board, self._control.table.health
-        standing = self.standings.setdefault(entry.address, Standing())
+        standing, late = self.standings.setdefault(entry.address, Standing()), False
         try:
             async with asyncio.timeout(health.timeout_s):
                 async with session.get(f"{engine_url(self._control.table, entry)}/health") as answer:
@@ -94,13 +94,26 @@ class Probes:
                             board.set_shared(slot, cell, value)
                         board.set_shared(slot, Shared.SEEN_AT, time.time())
         except (TimeoutError, aiohttp.ClientError, OSError) as exc:
-            good, reason = False, type(exc).__name__
+            good, reason, late = False, type(exc).__name__, isinstance(exc, TimeoutError)
         standing.good, standing.bad = (standing.good + 1, 0) if good else (0, standing.bad + 1)
         standing.reason = reason
-        if not standing.out and standing.bad >= health.eject_after:
+        if not standing.out and standing.bad >= health.eject_after and not (late and self._last(entry)):
             standing.out = True
             _LOG.warning("%s is out: %s", entry.address, reason)
         elif standing.out and standing.good >= health.readmit_after:
             standing.out = False
             _LOG.info("%s is back", entry.address)
         board.set_shared(slot, Shared.HEALTHY, -1.0 if standing.out else 1.0)
+
+    def _last(self, entry: ReplicaEntry) -> bool:
+        """Whether nobody else could do what it does: slow is then better than nothing, and circuits see to the dead."""
+        every = seats(self._control.table)
+        roles = {seat.role for seat in every if seat.entry.address == entry.address}
+        return not any(
+            seat.role in roles
+            and seat.entry.cohort == entry.cohort
+            and seat.entry.state is ReplicaState.ACTIVE
+            and seat.entry.address != entry.address
+            and self.healthy(seat.entry.address)
+            for seat in every
+        )

@@ -26,6 +26,7 @@ class Engine:
     tokens: int = 4
     step_s: float = 0.0
     prefill_s: float = 0.0
+    health_s: float = 0.0
     models: tuple[str, ...] = ("m",)
     script: deque[Any] = field(default_factory=deque)
     seen: list[dict[str, Any]] = field(default_factory=list)
@@ -111,6 +112,7 @@ class Engine:
 
     async def _answer(self, path: str, body: dict, writer) -> bool:  # noqa: PLR0911 - one line a path
         if path == "/health":
+            await asyncio.sleep(self.health_s)
             return self._whole(writer, 200, b"")
         if path == "/metrics":
             text = f"vllm:num_requests_waiting 0.0\nvllm:external_prefix_cache_hits_total {self.pulled}.0\n"

@@ -268,6 +268,30 @@ def test_probes_eject_and_readmit(tmp_path):
     run(go())
 
 
+@pytest.mark.parametrize(("decodes", "kept"), [(1, True), (2, False)])
+def test_the_last_of_its_role_serves_on_while_it_is_only_slow(tmp_path, decodes, kept):
+    async def go():
+        health = {"interval_s": 0.05, "timeout_s": 0.1, "eject_after": 2, "readmit_after": 1}
+        stack = Stack(decodes=[Engine(f"d{i}") for i in range(decodes)], table={"health": health})
+        async with Proxy(stack, tmp_path, 1).up() as p:
+            slow = stack.decodes[-1]
+            slow.health_s = 0.5
+            await asyncio.sleep(1.0)
+            assert await p.metric("replica_healthy") == 1 + decodes - (not kept)
+            for _ in range(4):
+                assert (await stack.ask(prompt())).status == 200
+            assert (len(slow.seen) > 0) is kept
+            await slow.stop()
+
+            async def out():
+                return await p.metric("replica_healthy") == decodes
+
+            await eventually(out)
+            await slow.start()
+
+    run(go())
+
+
 def test_a_port_in_use_and_a_bad_file_are_said(tmp_path):
     async def go():
         stack = Stack()
