@@ -21,5 +21,7 @@ def sim_engine(context: typer.Context) -> int:
         launch(context.args)
     except LaunchError as problem:
         sys.stderr.write(f"error: {problem}\n")
-        return Exit.ERRORS
+        if problem.usage:
+            sys.stderr.write("see `disaggc sim-engine --help`\n")
+        return Exit.USAGE if problem.usage else Exit.ERRORS
     return Exit.DONE

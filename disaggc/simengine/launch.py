@@ -12,11 +12,15 @@ import uvloop
 
 from disaggc.simengine.connector import OptionError
 from disaggc.simengine.engine import Engine
-from disaggc.simengine.options import Options, read_options
+from disaggc.simengine.options import Options, UnreadableError, read_options
 
 
 class LaunchError(Exception):
-    """The double cannot start; the message says why."""
+    """The double cannot start; the message says why. usage: the command line is to blame, nothing else."""
+
+    def __init__(self, message: str, *, usage: bool = False) -> None:
+        super().__init__(message)
+        self.usage = usage
 
 
 def launch(arguments: Sequence[str]) -> None:
@@ -24,14 +28,16 @@ def launch(arguments: Sequence[str]) -> None:
     try:
         options = read_options(arguments, os.environ)
     except OptionError as exc:
-        raise LaunchError(str(exc)) from None
+        raise LaunchError(str(exc), usage=not isinstance(exc, UnreadableError)) from None
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_live(options))
-    except OSError as exc:
+    except OptionError as exc:
+        raise LaunchError(str(exc), usage=True) from None
+    except (OSError, OverflowError) as exc:
         raise LaunchError(f"a port cannot be opened: {exc}") from None
 
 

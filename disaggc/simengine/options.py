@@ -1,18 +1,20 @@
 """The double's options: vLLM's own command line as the emitters write it, and what only the double knows.
 
-Flags that change nothing here are accepted and listed; reading them is the real engine's business.
+Flags of vLLM that change nothing here are accepted and listed; their values are the real engine's business.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 
 from disaggc.simengine.connector import Connector, OptionError, read_connector
+from disaggc.simengine.flags import split
 from disaggc.simengine.timing import DEFAULT, Timing, TimingError, read_timing
+from disaggc.spec.near import nearest
 
-_ALIASES = {"tp": "tensor-parallel-size", "pp": "pipeline-parallel-size", "dp": "data-parallel-size"}
 _WHOLE_NUMBERS = {
     "port": 8000, "max-model-len": 8192, "max-num-seqs": 256, "max-num-batched-tokens": 8192, "block-size": 16,
     "shutdown-timeout": 0, "stream-interval": 1, "tensor-parallel-size": 1, "pipeline-parallel-size": 1,
@@ -34,9 +36,11 @@ _READ = {
     "no-enable-prefix-caching",
     "enable-prompt-tokens-details",
 }
-_BARE = {"headless", "no-enable-prefix-caching", "enable-prompt-tokens-details"}
-
 _MOST_TOKENS = 4_000_000
+
+
+class UnreadableError(OptionError):
+    """A file that an option names cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,8 @@ class Options:
 
 def read_options(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
     """The options of `serve MODEL <flags>`; own options may stand in the environment as DISAGGC_SIM_*."""
-    given, model = _split(arguments)
+    given, model = split(arguments, _OWN, version=_version(arguments, env))
+    _check_environment(env)
     own = {
         name: given[name][-1] if given.get(name) else env.get(_variable(name), default)
         for name, default in _OWN.items()
@@ -95,14 +100,12 @@ def read_options(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
         raise OptionError("no model: write `serve MODEL`")
     timing = _timing(own["timing"])
     scale = _positive("time-scale", own["time-scale"])
-    admin = (
-        (own["admin-host"], int(_positive("admin-port", own["admin-port"]))) if own["admin-port"] else None
-    )
+    admin = (own["admin-host"], _port("admin-port", own["admin-port"])) if own["admin-port"] else None
     return Options(
         model=model,
         served=tuple(given.get("served-model-name") or [model]),
         host=texts["host"],
-        port=numbers["port"],
+        port=_port("port", str(numbers["port"])),
         api_key=texts["api-key"] or env.get("VLLM_API_KEY", ""),
         max_model_len=numbers["max-model-len"],
         max_num_seqs=numbers["max-num-seqs"],
@@ -125,7 +128,7 @@ def read_options(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
         scale=scale,
         kv_tokens=_kv_tokens(own["kv-tokens"], numbers),
         admin=admin,
-        start_delay_s=float(own["start-delay"]),
+        start_delay_s=_not_negative("start-delay", own["start-delay"]),
         version=own["engine-version"],
         env=env,
     )
@@ -145,31 +148,24 @@ def _variable(name: str) -> str:
     return f"DISAGGC_SIM_{name.upper().replace('-', '_')}"
 
 
-def _split(arguments: Sequence[str]) -> tuple[dict[str, list[str]], str]:
-    """Flags with their values, and the model. A flag's values are the words up to the next flag."""
-    words = list(arguments)
-    if words[:1] == ["serve"]:
-        words.pop(0)
-    model = words.pop(0) if words and not words[0].startswith("-") else ""
-    given: dict[str, list[str]] = {}
-    current: list[str] | None = None
-    for word in words:
-        if word.startswith("--") or (word.startswith("-") and word[1:] in _ALIASES):
-            name, equals, value = word.lstrip("-").partition("=")
-            name = name.replace("_", "-")
-            current = given[_ALIASES.get(name, name)] = [value] if equals else []
-            if equals or name in _BARE:
-                current = None
-        elif current is not None:
-            current.append(word)
-        elif not model:
-            model = word
-        else:
-            raise OptionError(f"unrecognized argument: {word}")
-    for name in (*_WHOLE_NUMBERS, *_TEXTS, *_JSON, *_OWN, "served-model-name"):
-        if name in given and not given[name]:
-            raise OptionError(f"--{name} wants a value")
-    return given, model
+def _version(arguments: Sequence[str], env: Mapping[str, str]) -> str:
+    """The vLLM version to stand in for, which decides what the other flags mean."""
+    found = env.get(_variable("engine-version"), _OWN["engine-version"])
+    for word, following in zip_longest(arguments, arguments[1:], fillvalue=""):
+        name, equals, value = word.partition("=")
+        if name == "--engine-version":
+            found = value if equals else following
+    return found
+
+
+def _check_environment(env: Mapping[str, str]) -> None:
+    known = {_variable(name) for name in _OWN}
+    for name in sorted(env):
+        if name.startswith("DISAGGC_SIM_") and name not in known:
+            near = nearest(name, known)
+            raise OptionError(
+                f"the variable {name} is none of ours{f'; did you mean {near}?' if near else ''}"
+            )
 
 
 def _whole(name: str, given: Mapping[str, list[str]], default: int) -> int:
@@ -191,12 +187,22 @@ def _positive(name: str, text: str) -> float:
     return value
 
 
+def _not_negative(name: str, text: str) -> float:
+    return 0.0 if text in ("0", "0.0") else _positive(name, text)
+
+
+def _port(name: str, text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise OptionError(f"--{name} is not a port: {text}")
+    return int(text)
+
+
 def _timing(path: str) -> Timing:
     if not path:
         return DEFAULT
     try:
         return read_timing(Path(path).read_bytes())
     except OSError as exc:
-        raise OptionError(f"the timing table cannot be read: {exc}") from None
+        raise UnreadableError(f"the timing table cannot be read: {exc}") from None
     except TimingError as exc:
-        raise OptionError(f"{path} is not a timing table:\n{exc}") from None
+        raise UnreadableError(f"{path} is not a timing table:\n{exc}") from None

@@ -15,6 +15,7 @@ import urllib.request
 
 import pytest
 
+from disaggc.cli.main import main
 from disaggc.simengine.connector import OptionError
 from disaggc.simengine.options import read_options
 from tests.simengine.doubles import free_port, transfer
@@ -64,11 +65,51 @@ def test_the_emitted_command_line():
         (["--time-scale", "0"], "--time-scale"),
         (["--kv-tokens", "10"], "do not hold one request"),
         (["--timing", "/nowhere"], "timing"),
+        (["--time-scal", "10"], "--time-scal .*did you mean --time-scale?"),
+        (["--foo", "3"], "unrecognized argument: --foo"),
+        (["-seed", "3"], "unrecognized argument: -seed"),
+        (["--seed"], "--seed wants a value"),
+        (["--start-delay", "soon"], "--start-delay"),
+        (["--port", "70000"], "--port is not a port"),
+        (["--engine-version", "0.1.0"], "--engine-version 0.1.0"),
+        (["more"], "unrecognized argument: more"),
+        (["--kv-transfer-config.kv_rank", "0"], "kv_rank"),
+        (["--max-model-len.x", "0"], "unrecognized argument"),
     ],
 )
 def test_what_stops_it(more, words):
     with pytest.raises(OptionError, match=words):
         read_options([*EMITTED, *more], {})
+
+
+def test_a_variable_of_its_own_is_checked_like_a_flag():
+    with pytest.raises(OptionError, match="did you mean DISAGGC_SIM_TIME_SCALE"):
+        read_options(EMITTED, {"DISAGGC_SIM_TIMESCALE": "5"})
+
+
+def test_flags_mean_what_they_mean_to_that_version():
+    short = ["serve", "--enforce-eager", "m", "-tp", "2", "-O3", "--seed", "-1", "--disable-prefix-caching"]
+    options = read_options([*short, "--kv-transfer-config.kv_connector", "NixlConnector", "--kv-transfer-config.kv_role=kv_both"], {})  # fmt: skip
+    assert (options.model, options.tp, options.caching, options.connector.role) == ("m", 2, False, "kv_both")
+    assert options.ignored == ("enforce-eager", "optimization-level", "seed")
+    assert read_options([*short, "--enable-prefix-caching"], {}).caching
+    with pytest.raises(OptionError, match="does not have it"):
+        read_options([*short, "--engine-version", "0.21.0", "--monokernel"], {})
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["frob", "tiny"], 64, "`frob` is not a subcommand"),
+        ([], 64, "write `serve MODEL`"),
+        (["serve", "--port", "8000"], 64, "no model"),
+        (["serve", "tiny", "--time-scal", "10"], 64, "--time-scal"),
+        (["serve", "tiny", "--timing", "/nowhere"], 1, "cannot be read"),
+    ],
+)
+def test_wrong_usage_is_said_with_its_exit_code(words, code, said, capsys):
+    assert main(["sim-engine", *words]) == code
+    assert said in capsys.readouterr().err
 
 
 @contextlib.contextmanager
@@ -189,10 +230,11 @@ def test_the_port_refuses_until_the_engine_is_ready():
         answering(port, child)
 
 
-def test_a_bad_command_line_is_one_line_and_exit_1():
+def test_a_bad_command_line_says_why_and_where_to_look():
     with process("--block-size", "no", wait=False) as (child, _, _):
-        assert child.wait(20) == 1
-        assert child.stderr.read().decode() == "error: --block-size is not a whole number above 0: no\n"
+        assert child.wait(20) == 64
+        said = "error: --block-size is not a whole number above 0: no\nsee `disaggc sim-engine --help`\n"
+        assert child.stderr.read().decode() == said
 
 
 def test_faults_over_http():
