@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from disaggc.simengine.fields import wrong_field
 from disaggc.simengine.options import Options
 from disaggc.simengine.tokens import tokenize
 
 Body = dict[str, Any]
+MOST_CHOICES = 16384
+"""vLLM's own default of VLLM_MAX_N_SEQUENCES."""
 
 
 class RefusedError(Exception):
@@ -66,12 +69,12 @@ def parse_body(raw: bytes) -> Body:
 
 def read_ask(api: str, body: Body, options: Options) -> Ask:
     """What is asked; RefusedError as vLLM would."""
+    check_fields(api, body)
     stream = body.get("stream") is True
     if body.get("stream_options") is not None and not stream:
         raise RefusedError(400, "Stream options can only be defined when `stream=True`.", handled=False)
-    params = body.get("kv_transfer_params")
-    params = params if isinstance(params, dict) else {}
-    n = _integer(body, "n", 1, low=1)
+    params = body.get("kv_transfer_params") or {}
+    n = _choices(body, int(options.number("VLLM_MAX_N_SEQUENCES", MOST_CHOICES)))
     model = body.get("model") or options.served[0]
     if model not in options.served:
         raise RefusedError(404, f"The model `{model}` does not exist.", param="model")
@@ -83,12 +86,14 @@ def read_ask(api: str, body: Body, options: Options) -> Ask:
         raise RefusedError(
             400, f"min_tokens must be less than or equal to max_tokens={max_tokens}, got {least}."
         )
-    if isinstance(body.get("temperature"), int | float) and body["temperature"] < 0:
+    if (body.get("temperature") or 0) < 0:
         raise RefusedError(400, f"temperature must be non-negative, got {body['temperature']}.")
     said = body.get("stream_options") or {}
     stop = body.get("stop") or body.get("stop_sequences") or ()
+    if not all(stop):
+        raise RefusedError(400, "stop cannot contain an empty string.", param="stop")
     ends = (body.get("vllm_xargs") or {}).get("sim_tokens")
-    ends = int(ends) if isinstance(ends, int | float) and not body.get("ignore_eos") else None
+    ends = int(ends) if ends is not None and not body.get("ignore_eos") else None
     return Ask(
         api=api,
         model=model,
@@ -101,7 +106,7 @@ def read_ask(api: str, body: Body, options: Options) -> Ask:
         logprobs=_logprobs(api, body),
         token_ids=body.get("return_token_ids") is True,
         echo=body.get("echo") is True,
-        stops=(stop,) if isinstance(stop, str) else tuple(map(str, stop)),
+        stops=(stop,) if isinstance(stop, str) else tuple(stop),
         stop_ids=frozenset(body.get("stop_token_ids") or ()),
         ends_after=max(ends, least, 1) if ends is not None else None,
         distinct=bool(body.get("temperature", 1.0)),
@@ -110,15 +115,27 @@ def read_ask(api: str, body: Body, options: Options) -> Ask:
     )
 
 
+def check_fields(api: str, body: Body) -> None:
+    """Refuse a body with a field of a wrong type."""
+    wrong = wrong_field(api, body)
+    if wrong is not None:
+        raise RefusedError(400, wrong[1], param=wrong[0], handled=False)
+
+
 def _integer(body: Body, name: str, default: int, *, low: int) -> int:
     value = body.get(name)
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise RefusedError(400, f"{name}: Input should be a valid integer", param=name, handled=False)
     if value < low:
         raise RefusedError(400, f"{name} must be at least {low}, got {value}.", param=name)
-    return value
+    return int(value)
+
+
+def _choices(body: Body, most: int) -> int:
+    n = _integer(body, "n", 1, low=1)
+    if n > most:
+        raise RefusedError(400, f"n must be at most {most}, got {n}.", param="n")
+    return n
 
 
 def _max_tokens(api: str, body: Body, *, limit: int, room: int) -> int:
@@ -166,7 +183,10 @@ def _one_prompt(prompt: object) -> array[int]:
         return tokenize(prompt)
     try:
         if isinstance(prompt, list):
-            return array("q", prompt)
+            ids = array("q", prompt)
+            if ids and min(ids) < 0:
+                raise RefusedError(400, f"Token id {min(ids)} is out of vocabulary", param="prompt")
+            return ids
     except (TypeError, OverflowError):
         pass
     raise RefusedError(
@@ -184,7 +204,7 @@ def conversation(api: str, body: Body) -> str:
             turns.insert(0, {"role": "system", "content": body["instructions"]})
     else:
         messages = body.get("messages")
-        if not isinstance(messages, list):
+        if messages is None:
             raise RefusedError(400, "messages: Field required", param="messages", handled=False)
         turns = messages
         if body.get("system"):
@@ -207,16 +227,20 @@ def _content(turn: Mapping[str, Any]) -> str:
 def _logprobs(api: str, body: Body) -> int | None:
     if api == "chat":
         return _integer(body, "top_logprobs", 0, low=0) if body.get("logprobs") is True else None
-    value = body.get("logprobs")
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if api != "completions" or body.get("logprobs") is None:
+        return None
+    return _integer(body, "logprobs", 0, low=0)
 
 
 def _tool(body: Body) -> str | None:
     """The function a request insists on; a mere offer of tools is not taken up."""
     choice, tools = body.get("tool_choice"), body.get("tools")
     if isinstance(choice, dict):
-        named = choice.get("function") or choice
-        return str(named.get("name"))
-    if choice == "required" and isinstance(tools, list) and tools:
-        return str((tools[0].get("function") or tools[0]).get("name"))
-    return None
+        return _name(choice)
+    return _name(tools[0]) if choice == "required" and tools else None
+
+
+def _name(tool: Mapping[str, Any]) -> str:
+    """Of a function, whether the tool wraps it or is it."""
+    inner = tool.get("function")
+    return str((inner if isinstance(inner, dict) else tool).get("name"))

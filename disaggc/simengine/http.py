@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 
 import httptools
 
+_LOG = logging.getLogger(__name__)
 _SSE = (
     b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
     b"transfer-encoding: chunked\r\n\r\n"
@@ -83,6 +85,11 @@ class Connection(asyncio.Protocol):
         """Bytes of a request."""
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserCallbackError:
+            # No fault of the client's: the parser wraps what the double itself raised while it answered.
+            _LOG.exception("a request met a bug in the double")
+            said = {"error": {"message": "Internal server error", "type": "InternalServerError", "code": 500}}
+            self.answer(500, json.dumps(said).encode(), keep=False)
         except httptools.HttpParserError:
             self.answer(400, b"Invalid HTTP request received.", kind="text/plain; charset=utf-8", keep=False)
 

@@ -6,7 +6,7 @@ import json
 from hashlib import blake2b
 from typing import Any
 
-from disaggc.simengine.asks import conversation
+from disaggc.simengine.asks import check_fields, conversation
 from disaggc.simengine.options import Options
 from disaggc.simengine.tokens import detokenize, tokenize
 
@@ -29,22 +29,25 @@ def models(options: Options, created: int) -> Said:
 
 def tokenized(body: Said, options: Options) -> Said:
     """/tokenize of a prompt or of messages."""
-    text = body["prompt"] if isinstance(body.get("prompt"), str) else conversation("chat", body)
+    check_fields("tokenize", body)
+    text = body["prompt"] if body.get("prompt") is not None else conversation("chat", body)
     ids = list(tokenize(text))
     return {"count": len(ids), "max_model_len": options.max_model_len, "tokens": ids, "token_strs": None}
 
 
 def detokenized(body: Said, _options: Options) -> Said:
     """/detokenize."""
-    return {"prompt": detokenize([int(token) for token in body.get("tokens") or ()])}
+    check_fields("detokenize", body)
+    return {"prompt": detokenize(body["tokens"])}
 
 
 def embedded(body: Said, options: Options) -> Said:
     """/v1/embeddings: numbers that depend on the text and mean nothing."""
-    given = body.get("input")
-    texts = given if isinstance(given, list) else [given]
-    rows = [{"index": i, "object": "embedding", "embedding": _vector(text)} for i, text in enumerate(texts)]
-    count = sum(len(tokenize(str(text))) for text in texts)
+    check_fields("embeddings", body)
+    given = body["input"]
+    inputs = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
+    rows = [{"index": i, "object": "embedding", "embedding": _vector(one)} for i, one in enumerate(inputs)]
+    count = sum(len(tokenize(one) if isinstance(one, str) else one) for one in inputs)
     usage = {
         "prompt_tokens": count,
         "total_tokens": count,
@@ -54,8 +57,8 @@ def embedded(body: Said, options: Options) -> Said:
     return {"id": "embd-0", "object": "list", "model": options.served[0], "data": rows, "usage": usage}
 
 
-def _vector(text: object) -> list[float]:
-    return [byte / 255 for byte in blake2b(json.dumps(text).encode(), digest_size=16).digest()]
+def _vector(given: object) -> list[float]:
+    return [byte / 255 for byte in blake2b(json.dumps(given).encode(), digest_size=16).digest()]
 
 
 SMALL = {"/tokenize": tokenized, "/detokenize": detokenized, "/v1/embeddings": embedded}

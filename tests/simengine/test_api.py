@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
+from disaggc.simengine import frontend
+from disaggc.simengine.asks import RefusedError, read_ask
+from disaggc.simengine.options import read_options
+from disaggc.simengine.sundries import SMALL
 from disaggc.simengine.tokens import WORD_IDS, WORDS, detokenize, tokenize
 from tests.proxy.harness import request
 from tests.simengine.doubles import Double, ids, run, up
@@ -199,6 +204,15 @@ def test_responses_and_messages():
         ({"prompt": {"a": 1}}, 400, "prompt"),
         ({"temperature": -1}, 400, "temperature"),
         ({"model": "other"}, 404, "The model `other` does not exist."),
+        ({"stop": 5}, 400, "stop: Input should be a valid string or a list of strings"),
+        ({"stop": ["", "x"]}, 400, "stop cannot contain an empty string"),
+        ({"stop_token_ids": 7}, 400, "stop_token_ids: Input should be a list of integers"),
+        ({"stream": True, "stream_options": "x"}, 400, "stream_options: Input should be a valid dictionary"),
+        ({"tools": 5}, 400, "tools: Input should be a list of dictionaries"),
+        ({"n": 16385}, 400, "n must be at most 16384"),
+        ({"temperature": "warm"}, 400, "temperature: Input should be a valid number"),
+        ({"vllm_xargs": {"sim_tokens": "many"}}, 400, "vllm_xargs.sim_tokens"),
+        ({"prompt": [-1]}, 400, "out of vocabulary"),
     ],
 )
 def test_what_is_refused(change, status, words):
@@ -220,6 +234,55 @@ def test_bodies_that_are_no_requests():
     assert [g.status for g in garbage] == [400] * 4
     assert nothing.status == 404
     assert broken.status == 400
+
+
+JUNK = [5, -1, 1.5, float("nan"), float("inf"), 1 << 80, True, "", "x", "\ud800", [], [5], ["x"], [None], [[]], [{}], {}, {"x": 1},
+        {"include_usage": 3}, {"sim_tokens": []}, {"function": 1}, {"type": "function", "function": {"name": 3}}]  # fmt: skip
+FIELDS = ("model", "prompt", "messages", "input", "instructions", "system", "max_tokens", "max_completion_tokens", "min_tokens",
+          "n", "stream", "stream_options", "stop", "stop_sequences", "stop_token_ids", "temperature", "top_p", "logprobs",
+          "top_logprobs", "echo", "tools", "tool_choice", "vllm_xargs", "kv_transfer_params", "seed", "ignore_eos", "tokens")  # fmt: skip
+GOOD = {
+    "completions": {"prompt": "x"},
+    "chat": {"messages": CHAT["messages"]},
+    "responses": {"input": "x"},
+    "messages": {"messages": CHAT["messages"], "max_tokens": 4},
+}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_a_field_of_any_type_is_answered_or_refused_and_nothing_else(field):
+    options = read_options(["serve", "tiny", "--served-model-name", "m", "--max-model-len", "64"], {})
+    for junk in JUNK:
+        for api, good in GOOD.items():
+            with contextlib.suppress(RefusedError):
+                read_ask(api, {"model": "m", **good, "tool_choice": "required", field: junk}, options)
+        for path, small in SMALL.items():
+            good = {"/tokenize": {"prompt": "x"}, "/detokenize": {"tokens": [1]}}.get(path, {"input": "x"})
+            with contextlib.suppress(RefusedError):
+                assert small({"model": "m", **good, field: junk}, options)
+
+
+def test_wrong_types_are_said_in_json_and_the_double_goes_on():
+    async def ask(double):
+        wrong = await double.post("/v1/embeddings", {"model": "m", "input": 5})
+        return wrong, await double.post("/v1/embeddings", {"model": "m", "input": [[1, 2], [3]]})
+
+    wrong, right = one(ask=ask)
+    assert (wrong.status, wrong.json["error"]["param"]) == (400, "input")
+    assert right.json["usage"]["prompt_tokens"] == 3
+
+
+def test_a_bug_of_the_double_is_no_fault_of_the_client(monkeypatch):
+    def broken(*_):
+        raise TypeError("a bug")
+
+    monkeypatch.setattr(frontend, "read_ask", broken)
+
+    async def ask(double):
+        return await double.post("/v1/completions", {"model": "m", "prompt": "x"})
+
+    reply = one(ask=ask)
+    assert (reply.status, reply.json["error"]["type"]) == (500, "InternalServerError")
 
 
 def test_a_key_guards_the_api_and_nothing_else():
