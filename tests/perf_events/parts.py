@@ -27,15 +27,13 @@ class Formula:
         square_s: float = 0.0,
         fixed_s: float = 0.0,
         mixed_s: float = 0.0,
-        join_s: float = 0.0,
-        join_token_s: float = 0.0,
         window: int = 0,
     ) -> None:
         self.decode = decode
         self.prefill_token_s, self.prefill_square_s, self.prefill_fixed_s = token_s, square_s, fixed_s
         self.weight_read_s = 0.0
         self.work = SimpleNamespace(sliding_window=window, pp=1, ranks=1)
-        self.values = SimpleNamespace(mixed_s=mixed_s, join_s=join_s, join_token_s=join_token_s)
+        self.values = SimpleNamespace(mixed_s=mixed_s)
 
 
 @dataclass

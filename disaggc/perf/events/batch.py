@@ -78,13 +78,9 @@ class Batch:
         if abs(self.steps - nearest) < SNAP:
             self.steps = float(nearest)
 
-    def present(self) -> list[int]:
-        """Sequences of each stream."""
-        return self._counts.copy()
-
-    def one_step(self, duration_s: float, present: list[int]) -> None:
-        """A step of its own starts: every sequence that was here before will wait this long for its token."""
-        for stream, count in enumerate(present):
+    def one_step(self, duration_s: float) -> None:
+        """A step with prompts starts: every sequence will wait this long for its token."""
+        for stream, count in enumerate(self._counts):
             if count:
                 self.itl[stream].add(duration_s, count)
 

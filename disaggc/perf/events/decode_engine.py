@@ -8,17 +8,29 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from typing import Protocol
 
 from disaggc.perf.engine_model import StepTimes
 from disaggc.perf.events.batch import SNAP, Batch
 from disaggc.perf.events.calendar import Calendar
 from disaggc.perf.events.flight import Flight, Loss
-from disaggc.perf.events.joins import Joins
-from disaggc.perf.events.owner import Owner
 from disaggc.perf.events.prefix_cache import PrefixCache
 from disaggc.perf.events.prompts import Prompts
 from disaggc.perf.events.sizes import Sizes
 from disaggc.perf.events.tally import Histogram
+
+
+class Owner(Protocol):
+    """What an engine tells the run. A request reaches an engine by the calendar only, never from within these calls."""
+
+    def finished(self, flight: Flight, now: float) -> None:
+        """The last token went out."""
+
+    def lost(self, flight: Flight, now: float, loss: Loss) -> None:
+        """The engine gives the request up."""
+
+    def fetch(self, flight: Flight, engine: DecodeEngine, now: float) -> None:
+        """Room is reserved: bring the KV, then call `arrived`."""
 
 
 class DecodeEngine:
@@ -34,7 +46,7 @@ class DecodeEngine:
         self.fetching: dict[Flight, None] = {}
         self.preemptions = 0
         self._fetches: deque[Flight] = deque()
-        self._joins = Joins(times.values)
+        self._joining: list[Flight] = []
         self._step: list[Flight] | None = None
         self._reserved = 0.0
         self._seated = 0
@@ -56,12 +68,11 @@ class DecodeEngine:
         """The KV is here: it runs from the next step on."""
         self.fetching.pop(flight, None)
         self.settle(now)
-        if self._step is not None or self._joins.costly:
-            self._joins.waiting.append(flight)
-        else:
-            self._join_fetched(flight, now)
-        if self._step is None:
-            self._next(now)
+        if self._step is not None:
+            self._joining.append(flight)
+            return
+        self._join_fetched(flight, now)
+        self._next(now)
 
     def abandoned(self, flight: Flight) -> None:
         """Nothing will arrive for this one any more: the room kept for it is free."""
@@ -71,17 +82,12 @@ class DecodeEngine:
     def clear(self, now: float) -> list[Flight]:
         """The replica ends; what it held."""
         self.settle(now)
-        held = [
-            *self.batch.clear(),
-            *(self._step or ()),
-            *self._joins.clear(),
-            *self.fetching,
-            *self._fetches,
-        ]
+        held = [*self.batch.clear(), *(self._step or ()), *self._joining, *self.fetching, *self._fetches]
         held += self.prompts.clear()
         self._fetches.clear()
         self.prefixes.clear()
         self.fetching.clear()
+        self._joining.clear()
         self._step = None
         self._reserved, self._seated = 0.0, 0
         self._version += 1
@@ -124,12 +130,12 @@ class DecodeEngine:
         self.settle(now)
         complete, self._step = self._step, None
         self.batch.stepped()
-        self._joins.over(now)
         self._finish(now)
         for flight in complete:
             self._computed(flight, now)
-        for flight in () if self._joins.costly else self._joins.taken():
+        for flight in self._joining:
             self._join_fetched(flight, now)
+        self._joining.clear()
         self._next(now)
 
     def _finish(self, now: float) -> None:
@@ -138,7 +144,9 @@ class DecodeEngine:
 
     def _join_fetched(self, flight: Flight, now: float) -> None:
         """Its first token is that of the first step it takes part in."""
-        start = self._take_up(flight)
+        self._kept(flight)
+        self._reserved -= flight.isl
+        start = self.batch.join(flight, flight.left / self.sizes.per_step)
         if not flight.streaming:
             flight.first_s = now + self.batch.until(start + 1 - self.batch.steps)
 
@@ -169,13 +177,13 @@ class DecodeEngine:
         """Admit what fits and enter the next event: a step with prompts, an end, or memory running out."""
         self._version += 1
         batch, capacity = self.batch, self.sizes.kv_tokens
-        if not (self._seated or self.fetching or self._joins.waiting):
+        if not (self._seated or self.fetching or self._joining):
             self._reserved = 0.0  # rounding must not keep out what fits exactly
         while batch.size > 1 and self.kv_used + batch.size > capacity:
             self.prompts.again(batch.preempted())
             self.preemptions += 1
         self._fetch(now)
-        if self.prompts.any or self._joins.waiting:
+        if self.prompts.any:
             left = batch.to_boundary() if batch.size else 0.0
             if left:
                 self._calendar.enter(now + batch.until(left), self._wake, self._version)
@@ -192,7 +200,7 @@ class DecodeEngine:
 
     def _room_for(self, tokens: float) -> bool:
         """Whether a further sequence with this much KV may start; each running one needs its next token too."""
-        taken = self.batch.size + len(self.fetching) + len(self._joins.waiting) + self._seated
+        taken = self.batch.size + len(self.fetching) + len(self._joining) + self._seated
         return taken < self.sizes.seqs and self.kv_used + tokens + self.batch.size + 1 <= self.sizes.kv_tokens
 
     def _fetch(self, now: float) -> None:
@@ -211,30 +219,19 @@ class DecodeEngine:
             self.owner.fetch(flight, self, now)
 
     def _start_step(self, now: float) -> bool:
-        """Start one step that computes prompts or takes up fetched ones; False where nothing may start."""
+        """Start one step that computes prompts; False where nothing may start."""
         for flight in self.prompts.larger_than(self.sizes.kv_tokens):
             self.owner.lost(flight, now, Loss.TOO_LONG)
-        batch, present = self.batch, self.batch.present()
-        joined = self._joins.taken()
-        for flight in joined:
-            self._take_up(flight)
+        batch = self.batch
         room = self.sizes.budget - math.ceil(batch.size / self.sizes.ranks)
-        taken = self.prompts.take(max(room, 1.0), self._admit) if self.prompts.any else None
-        if taken is None and not joined:
+        taken = self.prompts.take(max(room, 1.0), self._admit)
+        if taken is None:
             return False
-        beside, alone, self._step = (
-            (taken.beside_s, taken.alone_s, taken.complete) if taken else (0.0, 0.0, [])
-        )
-        duration = batch.step_s + self._joins.begin(joined) + beside if batch.size else alone
-        batch.one_step(duration, present)
+        duration = batch.step_s + taken.beside_s if batch.size else taken.alone_s
+        self._step = taken.complete
+        batch.one_step(duration)
         self._calendar.enter(now + duration, self._stepped, self._version)
         return True
-
-    def _take_up(self, flight: Flight) -> float:
-        """A fetched prompt is in the batch from a boundary on: which."""
-        self._kept(flight)
-        self._reserved -= flight.isl
-        return self.batch.join(flight, flight.left / self.sizes.per_step)
 
     def _admit(self, flight: Flight) -> bool:
         tokens = flight.todo + flight.done
