@@ -99,21 +99,23 @@ class Connection(asyncio.Protocol):
             raise BadAnswerError("an answer without a question")
         if self._parts:
             data = self._parts.pop() + data
-        end = data.find(b"\r\n\r\n")
-        if end < 0:
-            if len(data) > MAX_HEAD:
-                raise BadAnswerError("a head without an end")
-            self._parts.append(data)
-            return None
-        head = parse_head(data[:end])
-        if head.status < 200:
-            return self._take_head(data[end + 4 :])
+        while True:
+            end = data.find(b"\r\n\r\n")
+            if end < 0:
+                if len(data) > MAX_HEAD:
+                    raise BadAnswerError("a head without an end")
+                self._parts.append(data)
+                return None
+            head = parse_head(data[:end])
+            data = data[end + 4 :]
+            if head.status >= 200:
+                break
         self._head = head
         self._left = head.length
         if head.chunked:
             self._borders = ChunkBorders()
         self._stream = self._stream and head.event_stream
-        return data[end + 4 :]
+        return data
 
     def _count(self, data: bytes) -> bool:
         """Whether a body with a known length is complete."""
