@@ -8,6 +8,7 @@ from disaggc.proxy.failures import LegError
 from disaggc.proxy.framing import Head
 
 if TYPE_CHECKING:
+    from disaggc.proxy.outbox import Outbox
     from disaggc.proxy.upstream import Connection
 
 
@@ -36,6 +37,9 @@ class Sink(Protocol):
 
 class Home(Protocol):
     """Where a connection belongs."""
+
+    outbox: Outbox
+    """How it sends."""
 
     def made(self, connection: Connection) -> None:
         """It is open."""

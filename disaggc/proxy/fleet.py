@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from disaggc.ir.plan import Role
 from disaggc.proxy.board import Board, PerReplica, Shared, replica_cell
 from disaggc.proxy.engine_tls import engine_tls
+from disaggc.proxy.outbox import Outbox
 from disaggc.proxy.pool import ConnectionPool
 from disaggc.proxy.requests import engine_target
 from disaggc.proxy.tally import Tally
@@ -126,10 +127,11 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """What a worker has of the shared numbers."""
+    """What a worker has that all its fleets share."""
 
     board: Board
     tally: Tally
+    outbox: Outbox = field(default_factory=Outbox)
 
 
 class Fleet:
@@ -159,6 +161,7 @@ class Fleet:
                     tls=tls,
                     idle_s=table.timeouts.idle_upstream_s,
                     connections=self.connections,
+                    outbox=view.outbox,
                 ),
                 circuit=Circuit(table.health.eject_after, table.health.open_s),
                 view=view,

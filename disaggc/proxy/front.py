@@ -125,11 +125,7 @@ class Front(Intake):
     def write(self, data: bytes) -> None:
         """Send bytes to the client."""
         if self.transport is not None:
-            self.transport.write(data)
-
-    def writer(self) -> Callable[[bytes], None]:
-        """What sends bytes to the client, as long as it is there."""
-        return self.write if self.transport is None else self.transport.write
+            self.service.outbox.send(self.transport, data)
 
     def throttle(self, connection: Connection | None) -> None:
         """Pause this engine connection while the client does not take its bytes; None = no longer."""
@@ -145,8 +141,7 @@ class Front(Intake):
         if self.transport is None:
             return
         if not keep_alive or self.closing or (self.service.draining and not self._queue):
-            self.closing = True
-            self.transport.close()
+            self._close()
             return
         if self._queue is None:
             return
@@ -156,6 +151,13 @@ class Front(Intake):
         if not self._queue and self.transport is not None and not self.transport.is_reading():
             self._queue = None
             self.transport.resume_reading()
+
+    def _close(self) -> None:
+        """Close once everything is sent."""
+        self.closing = True
+        self.service.outbox.flush()
+        if self.transport is not None:
+            self.transport.close()
 
     def abort(self) -> None:
         """Cut the connection: the answer cannot be completed in any valid way."""
@@ -176,6 +178,7 @@ class Front(Intake):
         lines = b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
         if refused.status == 401:
             lines += b"www-authenticate: Bearer\r\n"
+        self.service.outbox.flush()
         self.transport.write(answer_head(refused.status, lines, keep_alive=False) + body)
         self.since = monotonic()
         if self.receiving and self.transport.can_write_eof():
@@ -198,6 +201,4 @@ class Front(Intake):
             if now - self.since > limits.client_read_s:
                 self.refuse(RefusedError(408, "the request did not arrive in time"))
         elif now - self.since > limits.idle_client_s or self.service.draining:
-            self.closing = True
-            if self.transport is not None:
-                self.transport.close()
+            self._close()

@@ -147,7 +147,7 @@ class Intake(asyncio.Protocol):
             and headers[b"expect"].lower() == b"100-continue"
             and self.transport is not None
         ):
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self.service.outbox.send(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _may_enter(self, headers: dict[bytes, bytes]) -> bool:
         if self._url in _OPEN_PATHS:

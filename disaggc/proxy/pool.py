@@ -10,6 +10,7 @@ from time import monotonic
 from typing import Protocol
 
 from disaggc.proxy.failures import LegError
+from disaggc.proxy.outbox import Outbox
 from disaggc.proxy.upstream import Connection
 
 
@@ -27,8 +28,9 @@ class ConnectionPool:
     """Keep-alive connections to one engine."""
 
     def __init__(
-        self, host: str, port: int, *, tls: ssl.SSLContext | None, idle_s: float, connections: set[Connection]
-    ) -> None:
+        self, host: str, port: int, *, tls: ssl.SSLContext | None, idle_s: float, connections: set[Connection],
+        outbox: Outbox,
+    ) -> None:  # fmt: skip
         self._host = host.strip("[]")
         self._port = port
         self._tls = tls
@@ -36,6 +38,7 @@ class ConnectionPool:
         self.idle: deque[Connection] = deque()
         self._connections = connections
         """Where every open one is listed, those of other pools of this worker too."""
+        self.outbox = outbox
         self._retired = False
         self._opening: set[asyncio.Task[None]] = set()
         self.on_connect: Callable[[], None] = lambda: None

@@ -63,6 +63,7 @@ class Service:
     ) -> None:
         self.view = view
         self.tally = view.tally
+        self.outbox = view.outbox
         self.log = log
         self.lengths = LengthRatio()
         self.mean_output = OUTPUT_PRIOR

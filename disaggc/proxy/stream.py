@@ -62,7 +62,7 @@ class Stream:
     """The sink of one decode connection, which it owns until the end."""
 
     __slots__ = (
-        "_changes", "_connection", "_front", "_gaps", "_head", "_listener", "_tail", "_tally", "_write", "last",
+        "_changes", "_connection", "_front", "_gaps", "_head", "_listener", "_tail", "_tally", "last",
         "over", "tokens", "usage",
     )  # fmt: skip
 
@@ -71,7 +71,6 @@ class Stream:
     ) -> None:
         self._listener = listener
         self._front = front
-        self._write = front.writer()
         self._tally = tally
         self._gaps = tally.times[position][Timing.ITL]
         self._changes = changes
@@ -113,7 +112,7 @@ class Stream:
             self._tail = data[-_TAIL:]
         if self._head:
             data, self._head = self._head + data, b""
-        self._write(data)
+        self._front.write(data)
 
     def _inspected(self, data: bytes, words: list[bytes]) -> bytes:
         """The data without what is not for the client; a failure in it ends the stream."""

@@ -54,8 +54,9 @@ class Connection(asyncio.Protocol):
         self._stream = stream
         self._requests += 1
         if isinstance(message, bytes):
-            self._transport.write(message)
+            self._pool.outbox.send(self._transport, message)
         else:
+            self._pool.outbox.flush()
             self._transport.writelines(message)
 
     def relay(self, sink: Sink) -> None:
@@ -199,6 +200,7 @@ class Connection(asyncio.Protocol):
         """
         self._asker = heir
         self._hung = True
+        self._pool.outbox.flush()
         if self._transport is not None and self._transport.can_write_eof():
             self._transport.write_eof()
 

@@ -1,0 +1,49 @@
+import asyncio
+
+from disaggc.proxy.outbox import Outbox
+from tests.proxy.harness import Stack, prompt, read_reply, request, run
+
+
+class Wire(asyncio.WriteTransport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.got: list[bytes] = []
+        self.closed = False
+
+    def write(self, data):
+        self.got.append(bytes(data))
+
+    def is_closing(self):
+        return self.closed
+
+
+def test_what_is_sent_goes_out_in_order_at_the_end_of_the_turn():
+    async def go():
+        box, one, two = Outbox(), Wire(), Wire()
+        for data in (b"a", b"b"):
+            box.send(one, data)
+            box.send(two, data)
+        assert (one.got, two.got) == ([], [])
+        await asyncio.sleep(0)
+        assert (one.got, two.got) == ([b"a", b"b"], [b"a", b"b"])
+        box.send(one, b"c")
+        two.closed = True
+        box.send(two, b"c")
+        box.flush()
+        assert (one.got[-1], two.got[-1]) == (b"c", b"b")
+
+    run(go())
+
+
+def test_an_answer_is_whole_where_the_connection_closes_after_it():
+    async def go():
+        async with Stack().up() as s:
+            for _ in range(20):
+                reader, writer = await s.connect()
+                writer.write(request(prompt(), connection="close"))
+                reply = await read_reply(reader)
+                assert reply.json["choices"]
+                assert await reader.read() == b""
+                writer.close()
+
+    run(go())
