@@ -6,14 +6,15 @@ import math
 from collections.abc import Iterator
 
 from disaggc.perf.calibration.calibrate import Advised, Calibrated
-from disaggc.perf.calibration.engine_fit import Part
+from disaggc.perf.calibration.parts import Part
+from disaggc.perf.constants import Range
 
-_MOST_DROPPED = 12
 _UNITS = {
     "decode_fixed_s": "ms", "decode_per_sequence_s": "us/sequence", "decode_per_token_s": "ns/token of context",
     "prefill_s": "ms", "prefill_per_token_s": "us/token", "prefill_per_square_s": "ps/token^2",
     "kv_setup_s": "ms", "kv_byte_s": "ns/byte",
     "step_miss": "x the model's step", "batch_slope": "power of the batch",
+    "kappa": "x a decode step alone", "mixed_s": "ms",
 }  # fmt: skip
 _SCALES = {
     "ms": 1e3,
@@ -24,6 +25,7 @@ _SCALES = {
     "ns/byte": 1e9,
     "x the model's step": 1.0,
     "power of the batch": 1.0,
+    "x a decode step alone": 1.0,
 }
 
 
@@ -38,9 +40,7 @@ def _lines(done: Calibrated) -> Iterator[str]:
         yield from _engine(engine)
     if done.dropped:
         yield f"\nleft aside ({len(done.dropped)}):"
-        yield from (f"  {one}" for one in done.dropped[:_MOST_DROPPED])
-        if len(done.dropped) > _MOST_DROPPED:
-            yield f"  and {len(done.dropped) - _MOST_DROPPED} more"
+        yield from (f"  {one}" for one in done.dropped)
 
 
 def _engine(engine: Advised) -> Iterator[str]:
@@ -50,8 +50,8 @@ def _engine(engine: Advised) -> Iterator[str]:
         yield "  nothing could be fitted; the priors stay"
     for part in one.fit.parts:
         yield from _part(part)
-    for name, value in one.fit.single.items():
-        yield f"  {name} {value:.4g}"
+    for name, given in one.fit.single.items():
+        yield f"  {_constant(name, given)}"
     if one.kv_tokens:
         yield f"  KV {one.kv_tokens} tokens per engine, measured"
     if engine.next_run is not None:
@@ -79,7 +79,11 @@ def _part(part: Part) -> Iterator[str]:
         )
         yield f"    seen only together by these runs: {', '.join(geometry.weakest)} ({apart})"
     for name, given in part.ranges().items():
-        unit = _UNITS[name]
-        low, mid, high = (value * _SCALES[unit] for value in (given.low, given.mid, given.high))
         loose = "  not pinned down by these runs" if name in part.loose else ""
-        yield f"    {name} {mid:.4g} {unit} [{low:.4g}, {high:.4g}]{loose}"
+        yield f"    {_constant(name, given)}{loose}"
+
+
+def _constant(name: str, given: Range) -> str:
+    unit = _UNITS[name]
+    low, mid, high = (value * _SCALES[unit] for value in (given.low, given.mid, given.high))
+    return f"{name} {mid:.4g} {unit} [{low:.4g}, {high:.4g}]"

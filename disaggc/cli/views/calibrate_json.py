@@ -9,8 +9,8 @@ from pydantic import Field
 
 from disaggc.cli.views.document import Document, Item
 from disaggc.perf.calibration.calibrate import Calibrated
-from disaggc.perf.calibration.engine_fit import Part
-from disaggc.perf.calibration.schedule import Advice
+from disaggc.perf.calibration.parts import Part
+from disaggc.perf.calibration.advice import Advice
 
 
 class ConstantItem(Item):
@@ -60,6 +60,8 @@ class EngineItem(Item):
     accelerator: str
     shape: str
     parts: tuple[PartItem, ...]
+    single: tuple[ConstantItem, ...]
+    """Constants read off beside the fits: kappa, mixed_s."""
     kv_tokens: int | None
     """KV tokens of one engine, where a run says so."""
     next_run: NextRun | None
@@ -93,6 +95,10 @@ def document(done: Calibrated) -> CalibrateDocument:
                 accelerator=one.accelerator,
                 shape=str(one.shape),
                 parts=tuple(_part(part) for part in one.fit.parts),
+                single=tuple(
+                    ConstantItem(name=name, low=r.low, value=r.mid, high=r.high, pinned_down=True)
+                    for name, r in one.fit.single.items()
+                ),
                 kv_tokens=one.kv_tokens,
                 next_run=None if engine.next_run is None else _next(engine.next_run),
             )

@@ -14,16 +14,18 @@ from pathlib import Path
 from disaggc import __version__
 from disaggc.catalog.load import Catalog
 from disaggc.ir.plan import Shape
+from disaggc.perf.calibration.advice import Advice, most_useful
 from disaggc.perf.calibration.checks import checked
 from disaggc.perf.calibration.engine_fit import fit_engine
 from disaggc.perf.calibration.formats import read_results
 from disaggc.perf.calibration.prior_step import PriorEngine
 from disaggc.perf.calibration.reading import Dropped, Reading, Setting
-from disaggc.perf.calibration.schedule import Advice, most_useful, schedule
+from disaggc.perf.calibration.schedule import schedule
 from disaggc.perf.calibration.written import Fitted, calibration_of
 from disaggc.perf.calibration_file import Calibration, Provenance
 
-_USUAL_LENGTH, _USUAL_SEQUENCES = 16384, 256
+_ASKED = schedule(16384, 256)
+"""What a fit is to predict: the runs of the schedule at a usual length and sequence limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +67,22 @@ def calibrate(paths: Sequence[Path], over: Setting, catalog: Catalog) -> Calibra
             engines.setdefault(key, []).append(_with(reading, over))
     advised = []
     for (model, accelerator, shape), runs in engines.items():
-        kept, lost = checked(runs, _peak_prompt_s(catalog, model, (accelerator, shape)))
         facts = catalog.model(model)
         engine = PriorEngine.of(catalog, model, (accelerator, shape))
+        kept, lost = checked(runs, engine)
         fit = fit_engine(
             kept,
             kv_bytes_per_token=facts.kv_bytes_per_token if facts else None,
-            model=engine.step_s if engine else None,
+            prior=engine,
+            asked=_ASKED,
         )
         dropped += [*lost, *fit.dropped]
         tokens = [r.setting.kv_tokens for r in runs if r.setting.kv_tokens]
-        fitted = Fitted(
-            model, accelerator, shape, fit, min(tokens) if tokens else None, engine.pinned() if engine else {}
-        )
-        advised.append(Advised(fitted, most_useful(fit, schedule(_USUAL_LENGTH, _USUAL_SEQUENCES))))
+        fitted = Fitted(model, accelerator, shape, fit, min(tokens) if tokens else None)
+        if engine is not None:
+            asked = [(r.concurrency, r.isl + r.osl / 2) for r in _ASKED if r.kind == "decode"]
+            fitted = replace(fitted, beside=engine.pinned(), doubt=engine.step_doubt(asked))
+        advised.append(Advised(fitted, most_useful(fit, _ASKED)))
     found = [a.fitted for a in advised if a.fitted.fit.parts or a.fitted.kv_tokens]
     calibration = calibration_of(found, _provenance(readings, found)) if found else None
     return Calibrated(calibration, tuple(advised), len(readings), tuple(dropped))
@@ -104,21 +108,12 @@ def _engine_of(reading: Reading, over: Setting, catalog: Catalog) -> tuple[str, 
     return setting.model, accelerator.id, shape
 
 
-def _peak_prompt_s(catalog: Catalog, model: str, on: tuple[str, Shape]) -> float | None:
-    """Seconds one prompt token takes when every FLOP of every accelerator of the engine counts."""
-    facts, accelerator = catalog.model(model), catalog.accelerator(on[0])
-    if facts is None or accelerator is None:
-        return None
-    return 2 * facts.active_parameters / (accelerator.flops(facts.compute_precision) * on[1].accelerators)
-
-
 def _provenance(readings: Iterable[Reading], fitted: Sequence[Fitted]) -> Provenance:
     used = {run.rpartition("[")[0] or run for one in fitted for part in one.fit.parts for run in part.runs}
     errors = {}
     for one in fitted:
         for part in one.fit.parts:
-            error = part.error if part.left_out_error is None else part.left_out_error
-            errors[f"{one.accelerator} {one.shape} {part.title}"] = float(f"{error:.3g}")
+            errors[f"{one.accelerator} {one.shape} {part.title}"] = float(f"{part.unseen_error:.3g}")
     return Provenance(
         tool="disaggc calibrate",
         disaggc=__version__,

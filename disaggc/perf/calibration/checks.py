@@ -9,6 +9,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from disaggc.perf.calibration.reading import UNKNOWN, Dropped, Reading, Requests
 
@@ -18,35 +19,60 @@ _WAVES = 3.0
 """Waves of a closed loop that a run needs before its first wave no longer decides its medians."""
 _UNIT_GAP = 20.0
 """Factor between a run's end-to-end time and the sum of its parts from which units must be mixed."""
+_FLIGHT_GAP = 50.0
+"""The same between requests in flight by Little's law and the cap: queues and drains of short runs stay far below."""
+_UNIT_SURELY = 50.0
+"""Factor below the roofline that no prefix cache with a front end of its own, and no speculation, explains."""
 
 
-def checked(readings: Iterable[Reading], peak_prompt_s: float | None) -> tuple[list[Reading], list[Dropped]]:
-    """The runs worth fitting. peak_prompt_s: seconds one prompt token takes at the accelerator's peak, if known."""
+class Floor(Protocol):
+    """What no engine of the kind that was measured can beat."""
+
+    def least_step_s(self) -> float:
+        """Seconds of a decode step."""
+
+    def least_prompt_s(self, tokens: float) -> float:
+        """Seconds of a prompt that is computed."""
+
+
+def checked(readings: Iterable[Reading], floor: Floor | None) -> tuple[list[Reading], list[Dropped]]:
+    """The runs worth fitting. floor: None where the catalog does not know the model."""
     kept: list[Reading] = []
     dropped: list[Dropped] = []
     for reading in readings:
-        why = _unusable(reading)
+        why = _unusable(reading) or _in_another_unit(reading, floor)
         if why is not None:
             dropped.append(Dropped(reading.name, "run dropped", why))
             continue
-        kept.append(_cached(_first_wave(reading, dropped), peak_prompt_s, dropped))
+        timed = _first_wave(reading, dropped)
+        kept.append(timed if floor is None else _possible(timed, floor, dropped))
     return kept, dropped
 
 
 def _unusable(reading: Reading) -> str | None:
     if reading.completed == 0:
         return "no request completed"
+    return _incomplete(reading) or _in_mixed_units(reading) or _in_flight(reading)
+
+
+def _incomplete(reading: Reading) -> str | None:
     if reading.failed > _MOST_FAILED * max(1, reading.sent):
         return f"{reading.failed} of {reading.sent} requests failed"
     if not (math.isfinite(reading.isl) and math.isfinite(reading.osl) and reading.osl >= 1):
         return "it does not say how many tokens went in and out"
+    if not any(math.isfinite(x) for x in (reading.ttft_s, reading.tpot_s, reading.itl_s)):
+        return "it holds no first-token time and no token time"
+    if reading.rate == math.inf and math.isnan(reading.concurrency) and reading.completed > 1:
+        return "all requests were sent at once: set `--max-concurrency` or `--request-rate`"
+    return None
+
+
+def _in_mixed_units(reading: Reading) -> str | None:
     parts = reading.ttft_s + max(0.0, reading.osl - 1) * reading.tpot_s
     if math.isfinite(parts) and math.isfinite(reading.e2e_s) and parts > 0:
         gap = max(parts / reading.e2e_s, reading.e2e_s / parts)
         if gap > _UNIT_GAP:
             return f"its end-to-end time is {reading.e2e_s:.4g} s and its parts are {parts:.4g} s: units are mixed"
-    if reading.rate == math.inf and math.isnan(reading.concurrency) and reading.completed > 1:
-        return "all requests were sent at once: set `--max-concurrency` or `--request-rate`"
     return None
 
 
@@ -94,16 +120,58 @@ def _median(values: Sequence[float]) -> float:
     return statistics.median(found) if found else UNKNOWN
 
 
-def _cached(reading: Reading, peak_prompt_s: float | None, dropped: list[Dropped]) -> Reading:
-    """A prompt faster than the accelerator's peak was not computed: a warm prefix cache answered."""
-    if peak_prompt_s is None or not math.isfinite(reading.ttft_s):
-        return reading
-    least = reading.isl * peak_prompt_s
-    if reading.ttft_s >= least:
-        return reading
-    why = (
-        f"{reading.isl:.0f} prompt tokens in {reading.ttft_s * 1000:.3g} ms beat the accelerator's peak "
-        f"({least * 1000:.3g} ms): a prefix cache answered"
+def _in_flight(reading: Reading) -> str | None:
+    """Little's law: requests per second times their time is how many are in flight, and a full cap says so too."""
+    whole, cap = reading.end_to_end_s, reading.concurrency
+    if not (math.isfinite(whole) and whole > 0 and reading.duration_s > 0):
+        return None
+    if whole > _UNIT_GAP * reading.duration_s:
+        return f"a request takes {whole:.4g} s and the whole run {reading.duration_s:.4g} s: units are mixed"
+    flight = reading.completed * whole / reading.duration_s
+    if reading.rate < math.inf or not math.isfinite(cap) or 1 / _FLIGHT_GAP < flight / cap < _FLIGHT_GAP:
+        return None
+    return (
+        f"{reading.completed} requests of {whole:.4g} s in {reading.duration_s:.4g} s are {flight:.3g} in flight, "
+        f"not {cap:.0f}: units are mixed"
     )
-    dropped.append(Dropped(reading.name, "first-token time dropped", why))
-    return replace(reading, ttft_s=UNKNOWN)
+
+
+def _in_another_unit(reading: Reading, floor: Floor | None) -> str | None:
+    """Times far below what any engine of this kind could reach are seconds where milliseconds belong."""
+    if floor is None:
+        return None
+    for name, seen, least in (
+        ("token time", reading.tpot_s, floor.least_step_s()),
+        ("first token", reading.ttft_s, floor.least_prompt_s(reading.isl)),
+    ):
+        if math.isfinite(seen) and seen * _UNIT_SURELY < least:
+            return (
+                f"its {name} of {seen * 1000:.3g} ms is {least / seen:.3g} times faster than these accelerators "
+                "can be: another unit, or another model"
+            )
+    return None
+
+
+def _possible(reading: Reading, floor: Floor, dropped: list[Dropped]) -> Reading:
+    """Without what beats the peak: a prompt that a warm prefix cache answered, tokens that were guessed."""
+    prompt, step = floor.least_prompt_s(reading.isl), floor.least_step_s()
+    if reading.ttft_s < prompt:
+        why = (
+            f"{reading.isl:.0f} prompt tokens in {reading.ttft_s * 1000:.3g} ms beat the accelerators' peak "
+            f"({prompt * 1000:.3g} ms): a prefix cache answered"
+        )
+        dropped.append(Dropped(reading.name, "first-token time dropped", why))
+        reading = replace(reading, ttft_s=UNKNOWN)
+    if min(_known(reading.tpot_s), _known(reading.itl_s)) < step and math.isnan(reading.acceptance):
+        fast = min(_known(reading.tpot_s), _known(reading.itl_s))
+        why = (
+            f"{fast * 1000:.3g} ms beat a single read of the weights at full bandwidth ({step * 1000:.3g} ms): "
+            "speculative decoding, or another model"
+        )
+        dropped.append(Dropped(reading.name, "token times dropped", why))
+        reading = replace(reading, tpot_s=UNKNOWN, itl_s=UNKNOWN, itl_p99_s=UNKNOWN)
+    return reading
+
+
+def _known(value: float) -> float:
+    return value if math.isfinite(value) else math.inf

@@ -95,4 +95,6 @@ def _solved(points: Sequence[tuple[float, float]]) -> tuple[float, float, tuple[
             (v * a - u * cross) / (a * c - cross * cross),
         )
     doubt = a * c - cross * cross
-    return level - power * centre, power, (math.sqrt(c / doubt), math.sqrt(a / doubt) / SLOPE)
+    # the level is stated where growth leaves it alone, which may be far from the batches that were seen
+    there = min(LEVEL**2, (c + centre * (2 * cross + centre * a)) / doubt)
+    return level - power * centre, power, (math.sqrt(there), math.sqrt(a / doubt) / SLOPE)

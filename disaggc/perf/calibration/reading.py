@@ -90,6 +90,17 @@ class Reading:
             return self.concurrency * decoding / self.end_to_end_s
         return self.completed / self.duration_s * decoding if self.duration_s > 0 else math.nan
 
+    @property
+    def batch(self) -> float:
+        """Sequences that run in one replica."""
+        return self.running / (self.setting.replicas or 1)
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of one decode step without prompts in it, where the run tells them apart."""
+        alone = self.setting.kind == "pd"
+        return self.tpot_s if alone or not math.isfinite(self.itl_s) else self.itl_s
+
 
 @dataclass(frozen=True, slots=True)
 class Dropped:

@@ -10,18 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from disaggc.ir.plan import Shape
-from disaggc.perf.calibration.engine_fit import EngineFit, Part
-from disaggc.perf.calibration.level_fit import LevelFit
+from disaggc.perf.calibration.engine_fit import EngineFit
+from disaggc.perf.calibration.level_fit import LEVEL, LevelFit
+from disaggc.perf.calibration.parts import Part
 from disaggc.perf.calibration_file import Calibration, Entry, MeasuredMemory, Provenance
 from disaggc.perf.constants import Range, exactly
 
 _Z90 = 1.2815515594457831
-_SPREAD = 1.25
-"""Deviation of a normal error over its mean absolute value."""
-_LEAST = 0.03
-"""Two equal runs differ by that much, whatever a fit says."""
 _OWN_LEG = Range(0.3e-3, 1e-3, 4e-3)
-_SINGLE_DOUBT = 1.1
 _DIGITS = 4
 
 
@@ -36,6 +32,8 @@ class Fitted:
     kv_tokens: int | None = None
     beside: Mapping[str, float] = field(default_factory=dict)
     """Values of the model that a level of the decode step was taken against."""
+    doubt: float = LEVEL
+    """Relative standard error of a decode step before anything was measured."""
 
 
 def calibration_of(fitted: list[Fitted], provenance: Provenance) -> Calibration:
@@ -49,7 +47,10 @@ def calibration_of(fitted: list[Fitted], provenance: Provenance) -> Calibration:
                 accelerator=one.accelerator,
                 shape=one.shape,
                 basis="calibrated",
-                constants={name: _three(given) for name, given in constants_of(one.fit, one.beside).items()},
+                constants={
+                    name: _three(given)
+                    for name, given in constants_of(one.fit, one.beside, one.doubt).items()
+                },
                 memory=None if one.kv_tokens is None else MeasuredMemory(kv_tokens=one.kv_tokens),
             )
             for one in fitted
@@ -57,8 +58,13 @@ def calibration_of(fitted: list[Fitted], provenance: Provenance) -> Calibration:
     )
 
 
-def constants_of(fit: EngineFit, beside: Mapping[str, float] | None = None) -> dict[str, Range]:
-    """The constants that a fit states. beside: what a level was taken against, stated with it."""
+def constants_of(
+    fit: EngineFit, beside: Mapping[str, float] | None = None, doubt: float = LEVEL
+) -> dict[str, Range]:
+    """The constants that a fit states. beside: what a level was taken against, stated with it.
+
+    doubt: of a decode step before the runs, which cannot leave its level in more of it.
+    """
     out: dict[str, Range] = {}
     for part in fit.parts:
         found = part.ranges()
@@ -70,28 +76,25 @@ def constants_of(fit: EngineFit, beside: Mapping[str, float] | None = None) -> d
     for title, name in (("decode step", "step_miss"), ("prefill", "prompt_miss")):
         of_title = fit.part(title)
         if of_title is not None:
-            out[name] = _with(out.get(name), _unexplained(of_title))
+            out[name] = _with(out.get(name), _unexplained(of_title), most=_Z90 * min(LEVEL, doubt))
             if isinstance(of_title.fit, LevelFit):
                 out |= {known: exactly(value) for known, value in (beside or {}).items()}
     if fit.part("prefill") is not None:
         out["hop_s"] = _OWN_LEG
-    return out | {
-        name: Range(value / _SINGLE_DOUBT, value, value * _SINGLE_DOUBT) for name, value in fit.single.items()
-    }
+    return out | dict(fit.single)
 
 
-def _with(level: Range | None, factor: Range) -> Range:
+def _with(level: Range | None, factor: Range, *, most: float) -> Range:
     """A level in doubt, times what the fit leaves unexplained: independent, so their logarithms add as squares."""
     if level is None:
         return factor
-    width = math.exp(math.hypot(math.log(level.high / level.mid), math.log(factor.high)))
+    width = math.exp(min(most, math.hypot(math.log(level.high / level.mid), math.log(factor.high))))
     return Range(level.mid / width, level.mid, level.mid * width)
 
 
 def _unexplained(part: Part) -> Range:
     """What the fit misses on runs it did not see, as the 80 % range of a factor."""
-    error = part.error if part.left_out_error is None else part.left_out_error
-    width = math.exp(_Z90 * max(_LEAST, _SPREAD * error))
+    width = math.exp(_Z90 * part.unexplained)
     return Range(1 / width, 1.0, width)
 
 

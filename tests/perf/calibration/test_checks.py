@@ -1,17 +1,32 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from disaggc.perf.calibration.checks import checked
 from disaggc.perf.calibration.formats import read_results
 from tests.perf.calibration.runs import Engine, written
 
 
-def one(tmp_path, *, peak=None, **changes):
+@dataclass(frozen=True)
+class Floor:
+    """An engine that no run of these tests beats, unless it is told to be slower."""
+
+    step: float = 1e-5
+    token: float = 1e-7
+
+    def least_step_s(self) -> float:
+        return self.step
+
+    def least_prompt_s(self, tokens: float) -> float:
+        return self.token * tokens
+
+
+def one(tmp_path, *, floor=None, **changes):
     run = {**Engine().run("decode", 1024, 256, 4), **changes}
     readings, lost = read_results([written(tmp_path, "run", run)])
     assert not lost
-    kept, dropped = checked(readings, peak)
+    kept, dropped = checked(readings, floor)
     return kept, [str(d).partition(": ")[2] for d in dropped]
 
 
@@ -42,7 +57,7 @@ def test_a_run_sent_at_once_is_no_closed_loop(tmp_path):
 
 
 def test_a_warm_prefix_cache_shows_in_prompts_faster_than_the_peak(tmp_path):
-    kept, dropped = one(tmp_path, peak=1e-4, median_ttft_ms=5.0)
+    kept, dropped = one(tmp_path, floor=Floor(token=1e-4), median_ttft_ms=5.0)
     assert math.isnan(kept[0].ttft_s)
     assert "prefix cache" in dropped[0]
 
@@ -74,3 +89,42 @@ def test_too_few_waves_lose_their_first_tokens_only(tmp_path):
 def test_lengths_are_those_seen_not_those_asked_for(tmp_path):
     kept, _ = one(tmp_path, total_output_tokens=20 * 64)
     assert kept[0].osl == 64
+
+
+def test_a_file_in_seconds_is_found_by_littles_law_without_knowing_the_model(tmp_path):
+    run = Engine().run("decode", 1024, 256, 4)
+    shrunk = {key: value / 1000 for key, value in run.items() if key.endswith("_ms")}
+    kept, dropped = one(tmp_path, **shrunk)
+    assert kept == []
+    assert "in flight, not 4: units are mixed" in dropped[0]
+
+
+def test_token_times_no_accelerator_reaches_drop_the_run_as_another_unit(tmp_path):
+    floor = Floor(step=8e-3)
+    times = {"median_tpot_ms": 0.03, "median_itl_ms": 0.03, "median_e2el_ms": None, "duration": None}
+    kept, dropped = one(tmp_path, floor=floor, **times)
+    assert kept == []
+    assert "times faster than these accelerators can be" in dropped[0]
+
+
+def test_tokens_faster_than_one_read_of_the_weights_were_guessed(tmp_path):
+    floor = Floor(step=20e-3)
+    kept, dropped = one(tmp_path, floor=floor)
+    assert math.isnan(kept[0].tpot_s)
+    assert math.isfinite(kept[0].ttft_s)
+    assert "speculative decoding" in dropped[0]
+
+
+def test_a_request_longer_than_its_run_is_in_another_unit(tmp_path):
+    kept, dropped = one(tmp_path, duration=0.01, request_rate=5.0, max_concurrency=None)
+    assert kept == []
+    assert "units are mixed" in dropped[0]
+
+
+def test_a_run_without_any_time_is_dropped(tmp_path):
+    none = dict.fromkeys(
+        ("median_ttft_ms", "median_tpot_ms", "median_itl_ms", "p99_itl_ms", "median_e2el_ms")
+    )
+    kept, dropped = one(tmp_path, **none)
+    assert kept == []
+    assert "no first-token time and no token time" in dropped[0]

@@ -92,3 +92,52 @@ def test_real_samples_of_vllm(shared_data):
     assert plain.rate == 10.0
     assert plain.ttft_s == pytest.approx(0.031005, rel=1e-3)
     assert detailed.osl == 16
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("median_tpot_ms", -3, "`median_tpot_ms` dropped, `-3` is below zero"),
+        ("median_tpot_ms", "fast", "`median_tpot_ms` dropped, `fast` is not a number"),
+        ("max_concurrency", "four", "`max_concurrency` dropped, `four` is not a number"),
+        ("total_input_tokens", [1], "`total_input_tokens` dropped, `[1]` is not a number"),
+        ("duration", True, "`duration` dropped, `True` is not a number"),
+        ("median_ttft_ms", 10**400, "is not a number"),
+    ],
+)
+def test_a_figure_that_cannot_be_read_is_named(tmp_path, key, value, says):
+    (run,), lost = read_results([written(tmp_path, "a", {**Engine().run("decode", 8, 8, 1), key: value})])
+    assert says in str(lost[0])
+    assert not math.isinf(run.tpot_s)
+
+
+def test_a_list_without_runs_is_named(tmp_path):
+    readings, lost = read_results([written(tmp_path, "a", [])])
+    assert readings == []
+    assert [d.why for d in lost] == ["its list holds no run"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"ttfts": [0.1, "soon"]},
+        {"ttfts": [0.1, -1.0]},
+        {"itls": [[0.1], ["x"]]},
+        {"ttfts": [0.1]},
+        {"input_lens": None},
+    ],
+)
+def test_requests_that_make_no_sense_are_left_aside_with_a_reason(tmp_path, wrong):
+    detail = {"input_lens": [8, 8], "output_lens": [2, 2], "ttfts": [0.1, 0.1], "itls": [[0.1], [0.1]]}
+    (run,), lost = read_results(
+        [written(tmp_path, "a", {**Engine().run("decode", 8, 8, 1), **detail, **wrong})]
+    )
+    assert run.requests is None
+    assert lost[0].what == "requests one by one dropped"
+    assert math.isfinite(run.tpot_s)
+
+
+def test_an_aiperf_time_without_a_unit_is_named(tmp_path):
+    (run,), lost = read_results([written(tmp_path, "a", {**AIPERF, "time_to_first_token": {"p50": 120.0}})])
+    assert math.isnan(run.ttft_s)
+    assert "its unit `` is not one of time" in lost[0].why
