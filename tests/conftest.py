@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _SLOW_MACHINE = (HealthCheck.too_slow, HealthCheck.data_too_large)
 settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=_SLOW_MACHINE)
 settings.register_profile("dev", deadline=None, suppress_health_check=_SLOW_MACHINE)
-settings.register_profile("soak", deadline=None, max_examples=2_000, suppress_health_check=_SLOW_MACHINE)
+settings.register_profile("soak", deadline=None, max_examples=1_000, suppress_health_check=_SLOW_MACHINE)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
 
 

@@ -26,11 +26,17 @@ def _pytest(*words: str, **environment: str) -> tuple[str, list[str]]:
 
 
 def laws() -> Part:
-    """Each property test with twenty times its examples, drawn anew."""
+    """Each property test with ten times its examples, drawn anew."""
     said, faults = _pytest(
-        "-n", "2", "-m", "hypothesis and not testbed and not bench", HYPOTHESIS_PROFILE="soak"
+        "-n",
+        "2",
+        "--dist",
+        "worksteal",
+        "-m",
+        "hypothesis and not testbed and not bench",
+        HYPOTHESIS_PROFILE="soak",
     )
-    return Part("property tests, 20 times the examples", said, tuple(faults))
+    return Part("property tests, ten times the examples", said, tuple(faults))
 
 
 def fuzz() -> Part:
