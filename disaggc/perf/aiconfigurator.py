@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from importlib import metadata, resources
 from types import MappingProxyType
@@ -57,12 +57,24 @@ _SLOPE = Range(-0.14, 0.0, 0.14)
 """As the priors': what the tables add is the level, not how a step grows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One replica in the library's words. drafts: speculative tokens; longest: context that may be reached."""
+
+    model: str
+    system: str
+    shape: Shape
+    kv_mode: str | None
+    drafts: int
+    longest: int
+
+
 class Aiconfigurator:
     """The installed library. `Aiconfigurator.installed()` is None where there is none."""
 
     def __init__(self, version: str) -> None:
         self.version = version
-        self._known: dict[object, StepTable | str] = {}
+        self._known: dict[Ask, StepTable | str] = {}
         self._names: dict[object, str | None] = {}
 
     @classmethod
@@ -93,27 +105,33 @@ class Aiconfigurator:
 
     def table(self, service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> StepTable | str:
         """Step times of one replica, or why there are none."""
-        key = (service.name, service.model.id, service.kv_dtype, group.accelerator.id, shape)
-        if key not in self._known:
-            why = self.unknown(service, group)
-            self._known[key] = self._asked(service, group, shape) if why is None else why
-        return self._known[key]
+        why = self.unknown(service, group)
+        name = self._model(service.model)
+        if why is not None or name is None:
+            return why or ""
+        ask = Ask(
+            name, SYSTEMS[group.accelerator.id], shape, _kv_mode(service),
+            service.given.speculative.tokens if service.given.speculative else 0, service.max_model_len,
+        )  # fmt: skip
+        if ask not in self._known:
+            self._known[ask] = self._asked(ask)
+        return self._known[ask]
 
-    def _asked(self, service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> StepTable | str:
+    def _asked(self, ask: Ask) -> StepTable | str:
+        shape = ask.shape
         if shape.pp > 1:
             return "counts a pipeline's steps otherwise"
         logging.getLogger(_MODULE).setLevel(logging.ERROR)
         from aiconfigurator_core.sdk import EngineHandle  # noqa: PLC0415 - optional, and half a second to load
 
-        speculative = service.given.speculative
         try:
             engine = EngineHandle.compile(
-                self._model(service.model), SYSTEMS[group.accelerator.id], _BACKEND,
+                ask.model, ask.system, _BACKEND,
                 tp_size=shape.tp, attention_dp_size=shape.dp,
                 moe_tp_size=shape.tp * shape.dp // shape.ep, moe_ep_size=shape.ep,
-                kvcache_quant_mode=_kv_mode(service), nextn=speculative.tokens if speculative else 0,
+                kvcache_quant_mode=ask.kv_mode, nextn=ask.drafts,
             )  # fmt: skip
-            return self._measured(engine, service.max_model_len)
+            return self._measured(engine, ask.longest)
         except Exception as problem:  # noqa: BLE001 - the library raises its own, built-in and native errors alike
             return f"has no table: {' '.join(str(problem).split())[:160]}"
 

@@ -178,3 +178,18 @@ entries: [{model: Qwen/Qwen3-32B, accelerator: h100-sxm, shape: {tp: 2}, constan
     assert models.constants(one, group, Shape(tp=2)).basis is Basis.CALIBRATED
     assert models.engine(one, group, Shape(tp=2)).table is None
     assert models.constants(one, group, Shape(tp=4)).basis is Basis.TABLES
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_services_that_differ_in_what_a_step_costs_are_asked_apart():
+    models = Models.of(spec_of()).value
+    group = models.resolved.groups[0]
+    plain = service(QWEN, load(concurrency=8))
+    drafting = service(
+        QWEN, load(concurrency=8), speculative={"method": "ngram", "tokens": 3, "acceptance": 0.5}
+    )
+    for one in (plain, replace(plain, name="other"), drafting, replace(plain, max_model_len=4096)):
+        models.library.table(one, group, Shape(tp=2))
+    from aiconfigurator_core.sdk import EngineHandle
+
+    assert [given["nextn"] for *_, given in EngineHandle.asked] == [0, 3, 0]
