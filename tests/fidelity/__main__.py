@@ -42,13 +42,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--spread", action="store_true", help="write the range factors that plans use from these measurements"
     )
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one for each processor)"
+    )
     given = parser.parse_args(arguments)
     if not given.data.exists():
         sys.stderr.write(f"no measured rows at {given.data}: set DISAGGC_SHARED or pass --data\n")
         return 2
     if given.spread:
-        return _write_spread(given.data)
-    document = scoreboard(given.data, extra_lines(), quick=given.quick)
+        return _write_spread(given.data, given.jobs)
+    document = scoreboard(given.data, extra_lines(), quick=given.quick, jobs=given.jobs)
     text = json.dumps(document, indent=1) + "\n"
     if given.write:
         COMMITTED.write_text(text, encoding="utf-8")
@@ -61,9 +64,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _write_spread(data: Path) -> int:
+def _write_spread(data: Path, jobs: int) -> int:
     """Writes the factors; predictions of this process still carry those there were."""
-    board = board_of(read_table(data).points, ("naive", "prior", "calibrated"))
+    board = board_of(read_table(data).points, ("naive", "prior", "calibrated"), jobs=jobs)
     document: dict[str, object] = {
         "version": 1,
         "written_by": "python -m tests.fidelity --spread",

@@ -16,11 +16,14 @@ from disaggc.perf.estimate import Basis
 from disaggc.perf.spread import stretches
 from tests.fidelity.asking import Asked, NoRoomError, Predicted
 from tests.fidelity.others import Others
+from tests.fidelity.parallel import mapped
 from tests.fidelity.points import Point
 from tests.fidelity.subjects import subject_of
 from tests.fidelity.systems import Fitted, Informed, fitted
 from tests.fidelity.widths import stretched
 
+Figures = dict[str, dict[str, Predicted]]
+"""Column -> quantity -> what it says."""
 COLUMNS = ("naive", "prior", "others", "calibrated")
 UNFITTED = ("naive", "prior")
 _LEAST_POINTS = 6
@@ -59,8 +62,8 @@ class Board:
     skipped: Counter[str] = field(default_factory=Counter)
 
 
-def board_of(points: Iterable[Point], columns: Sequence[str] = COLUMNS) -> Board:
-    """Asks these columns about every point."""
+def board_of(points: Iterable[Point], columns: Sequence[str] = COLUMNS, *, jobs: int = 1) -> Board:
+    """Asks these columns about every point, in so many processes."""
     board = Board()
     for point in points:
         subject = subject_of(point)
@@ -72,27 +75,32 @@ def board_of(points: Iterable[Point], columns: Sequence[str] = COLUMNS) -> Board
             board.asked.append(Asked(subject))
         except NoRoomError as reason:
             board.skipped[f"{point.source}: {reason}"] += count
-    others = Others(board.asked) if "others" in columns else None
-    calibrated = _calibrated(board.asked) if "calibrated" in columns else {}
-    for i, asked in enumerate(board.asked):
+    others = Others(board.asked, jobs) if "others" in columns else None
+    calibrated = _calibrated(board.asked, jobs) if "calibrated" in columns else {}
+
+    def figures(i: int) -> Figures:
+        return _figures(board.asked[i], others, calibrated.get(i))
+
+    for asked, plain in zip(board.asked, mapped(figures, range(len(board.asked)), jobs), strict=True):
         source = asked.subject.point.source
-        plain = {"naive": _naive(asked), "prior": asked.predicted()}
-        by = {"prior": stretches(Basis.PRIOR, source)}
-        if others is not None and (known := others.without(source)) is not None:
-            plain["others"] = Informed(asked, known).predicted()
-            by["others"] = by["prior"]  # a fit on strangers knows this source no better
-        if i in calibrated:
-            plain["calibrated"] = Informed(asked, calibrated[i]).predicted()
-            by["calibrated"] = stretches(Basis.CALIBRATED, source)
+        prior = stretches(Basis.PRIOR, source)  # a fit on strangers knows this source no better
+        by = {"prior": prior, "others": prior, "calibrated": stretches(Basis.CALIBRATED, source)}
         said = {
-            column: {q: stretched(p, q, by.get(column, {})) for q, p in figures.items()}
-            for column, figures in plain.items()
+            column: {q: stretched(p, q, by.get(column, {})) for q, p in each.items()}
+            for column, each in plain.items()
         }
         _judge(board, asked, (said, plain))
     return board
 
 
-Figures = dict[str, dict[str, Predicted]]
+def _figures(asked: Asked, others: Others | None, calibrated: Fitted | None) -> Figures:
+    """Every column's figures of one point, their ranges as the constants give them."""
+    out = {"naive": _naive(asked), "prior": asked.predicted()}
+    if others is not None and (known := others.without(asked.subject.point.source)) is not None:
+        out["others"] = Informed(asked, known).predicted()
+    if calibrated is not None:
+        out["calibrated"] = Informed(asked, calibrated).predicted()
+    return out
 
 
 def _judge(board: Board, asked: Asked, figures: tuple[Figures, Figures]) -> None:
@@ -123,16 +131,11 @@ def _naive(asked: Asked) -> dict[str, Predicted]:
     return {q: Predicted(v, v, v) for q, v in asked._quantities(times).items()}
 
 
-def _calibrated(asked: Sequence[Asked]) -> dict[int, Fitted]:
+def _calibrated(asked: Sequence[Asked], jobs: int) -> dict[int, Fitted]:
     """Index of every second point of a system -> the constants fitted on the points between."""
     systems: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, a in enumerate(asked):
         systems[a.subject.point.system].append(i)
-    out = {}
-    for members in systems.values():
-        if len(members) < _LEAST_POINTS:
-            continue
-        found = fitted([asked[i] for i in members[::2]], _MOST_FITTED)
-        if found is not None:
-            out.update(dict.fromkeys(members[1::2], found))
-    return out
+    enough = [members for members in systems.values() if len(members) >= _LEAST_POINTS]
+    fits = mapped(lambda members: fitted([asked[i] for i in members[::2]], _MOST_FITTED), enough, jobs)
+    return {i: found for members, found in zip(enough, fits, strict=True) if found for i in members[1::2]}

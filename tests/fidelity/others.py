@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from tests.fidelity.asking import Asked
+from tests.fidelity.parallel import mapped
 from tests.fidelity.systems import Fitted, fitted
 
 _POINTS = 48
@@ -16,14 +17,13 @@ _POINTS = 48
 class Others:
     """Leave-one-source-out fits of a board's points."""
 
-    def __init__(self, asked: Sequence[Asked]) -> None:
+    def __init__(self, asked: Sequence[Asked], jobs: int = 1) -> None:
         self._asked = asked
-        self._fits: dict[str, Fitted | None] = {}
+        sources = tuple(dict.fromkeys(a.subject.point.source for a in asked))
+        self._fits = dict(zip(sources, mapped(self._fit, sources, jobs), strict=True))
 
     def without(self, source: str) -> Fitted | None:
         """Constants fitted on the points of all other sources; None where there are none."""
-        if source not in self._fits:
-            self._fits[source] = self._fit(source)
         return self._fits[source]
 
     def _fit(self, left_out: str) -> Fitted | None:

@@ -24,10 +24,10 @@ _KINDS: tuple[tuple[str, Measure], ...] = (
 Document = dict[str, Any]
 
 
-def scoreboard(data: Path, extra: Iterable[Line], *, quick: bool = False) -> Document:
-    """Everything the table allows. quick: without fits."""
+def scoreboard(data: Path, extra: Iterable[Line], *, quick: bool = False, jobs: int = 1) -> Document:
+    """Everything the table allows, in so many processes. quick: without fits."""
     table = read_table(data)
-    board = board_of(table.points, UNFITTED if quick else COLUMNS)
+    board = board_of(table.points, UNFITTED if quick else COLUMNS, jobs=jobs)
     lines = (*(() if quick else (*lines_of(board, table.points), simulated_line(board.asked))), *extra)
     skipped = dict(sorted((board.skipped + table.skipped).items(), key=lambda item: -item[1]))
     return {
