@@ -34,7 +34,12 @@ class Bounds:
     affinity: bool
     """Whether replicas are chosen by prefix."""
     cache_counts: bool
-    """Whether a break-even above one block asks what decode has cached."""
+    """Whether the break-even lies above one block, so that it matters what decode has cached.
+
+    That is taken from the prefixes this worker has sent to each replica, in blocks of bytes. Where it does not matter,
+    or nothing was sent yet, the whole prompt counts as uncached: engines do not say what they hold, and a prompt
+    handed over although decode had it costs a transfer, never a wrong answer.
+    """
 
 
 def bounds_of(table: RoutingTable) -> Bounds:

@@ -14,6 +14,7 @@ from disaggc.proxy.accesslog import Entry
 from disaggc.proxy.board import PerClass, Timing, Total
 from disaggc.proxy.call import Call
 from disaggc.proxy.failures import LegError, RefusedError
+from disaggc.proxy.outbox import FEW
 from disaggc.proxy.requests import Request, answer_head, error_body, forwarded, request_id
 from disaggc.proxy.service import Service
 
@@ -78,7 +79,9 @@ class Exchange:
 
     def start(self) -> None:
         """Serve."""
-        self.service.tally.cells[Total.REQUESTS_OPEN] += 1
+        cells = self.service.tally.cells
+        cells[Total.REQUESTS_OPEN] += 1
+        self.service.outbox.few = cells[Total.REQUESTS_OPEN] <= FEW
         try:
             self.begin()
         except Exception as exc:  # noqa: BLE001 - see `fall`

@@ -9,18 +9,26 @@ from __future__ import annotations
 
 import asyncio
 
+FEW = 4
+"""Requests in flight up to which nothing waits for the end of the turn."""
+
 
 class Outbox:
     """One worker's; belongs to the event loop it is first used in."""
 
-    __slots__ = ("_pending",)
+    __slots__ = ("_pending", "few")
 
     def __init__(self) -> None:
+        self.few = True
+        """Whether so few requests are in flight that there is seldom more than one thing to send in a turn."""
         self._pending: list[tuple[asyncio.WriteTransport, bytes]] = []
 
     def send(self, transport: asyncio.WriteTransport, data: bytes) -> None:
-        """Send with all else of this turn of the loop."""
+        """Send with all else of this turn of the loop; at once where waiting for that only costs time (20 us)."""
         if not self._pending:
+            if self.few:
+                transport.write(data)
+                return
             asyncio.get_running_loop().call_soon(self.flush)
         self._pending.append((transport, data))
 

@@ -20,6 +20,7 @@ class Wire(asyncio.WriteTransport):
 def test_what_is_sent_goes_out_in_order_at_the_end_of_the_turn():
     async def go():
         box, one, two = Outbox(), Wire(), Wire()
+        box.few = False
         for data in (b"a", b"b"):
             box.send(one, data)
             box.send(two, data)
@@ -29,8 +30,13 @@ def test_what_is_sent_goes_out_in_order_at_the_end_of_the_turn():
         box.send(one, b"c")
         two.closed = True
         box.send(two, b"c")
+        box.few = True
+        box.send(one, b"d")
+        assert one.got[-1] == b"b", "it must not overtake what came before"
         box.flush()
-        assert (one.got[-1], two.got[-1]) == (b"c", b"b")
+        assert (one.got, two.got) == ([b"a", b"b", b"c", b"d"], [b"a", b"b"])
+        box.send(one, b"e")
+        assert one.got[-1] == b"e"
 
     run(go())
 
