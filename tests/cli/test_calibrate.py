@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import yaml
 
 from disaggc.cli.main import main
 from disaggc.perf.calibration.schedule import schedule
@@ -44,6 +45,77 @@ def test_the_bench_schedule_of_a_spec_is_thirteen_commands(tmp_path, capsys):
     lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
     assert len(lines) == 13
     assert all(line.startswith("vllm bench serve --model deepseek-ai/DeepSeek-R1 ") for line in lines)
+    assert all(("PROXY" if "disaggc_run=pd" in line else "ENGINE") in line for line in lines)
+
+
+def planned_benches(spec, capsys):
+    assert main(["calibrate", "--plan", str(spec), "--format", "json"]) == 0
+    bench = json.loads(capsys.readouterr().out)
+    assert main(["plan", str(spec), "--refresh=false", "--format", "json"]) == 0
+    return bench, json.loads(capsys.readouterr().out)
+
+
+def test_the_bench_schedule_as_json_has_the_shapes_of_the_plan_and_no_two_results_in_one_file(
+    tmp_path, capsys
+):
+    assert main(["init", str(tmp_path / "spec"), "--example", "two-services", "-q"]) == 0
+    capsys.readouterr()
+    bench, plan = planned_benches(tmp_path / "spec" / "disaggc.yaml", capsys)
+    assert bench["schema"] == "disaggc.bench-plan/v1"
+    shapes = {
+        (name, pool["accelerator"], json.dumps(pool["shape"]))
+        for name, service in plan["services"].items()
+        for pool in service["pools"]
+    }
+    assert len({name for name, *_ in shapes}) == 2
+    benched = {(e["service"], e["accelerator"], json.dumps(e["shape"])) for e in bench["engines"]}
+    assert benched == shapes
+    files = [run["result_file"] for engine in bench["engines"] for run in engine["runs"]]
+    assert len(files) == len(set(files))
+    for engine in bench["engines"]:
+        assert engine["seconds"]["low"] < engine["seconds"]["value"] < engine["seconds"]["high"]
+        assert engine["seconds"]["value"] == pytest.approx(
+            sum(r["seconds"]["value"] for r in engine["runs"]), rel=1e-3
+        )
+        assert all(run["result_file"] in run["command"] for run in engine["runs"])
+
+
+def test_engines_of_two_shapes_get_the_runs_of_their_roles(tmp_path, capsys):
+    assert main(["init", str(tmp_path / "spec"), "--example", "deepseek-r1-mi300x", "-q"]) == 0
+    capsys.readouterr()
+    spec = tmp_path / "spec" / "disaggc.yaml"
+    both = tmp_path / "both.yaml"
+    document = yaml.safe_load(spec.read_text())
+    document["services"]["chat"].setdefault("constraints", {}).update(
+        {"mode": "disaggregated", "prefill": {"tp": [8]}, "decode": {"tp": [4], "dp": [2]}}
+    )
+    both.write_text(yaml.safe_dump(document))
+    bench, _ = planned_benches(both, capsys)
+    kinds = {tuple(e["roles"]): {r["kind"] for r in e["runs"]} for e in bench["engines"]}
+    assert kinds == {("prefill",): {"prefill", "pd"}, ("decode",): {"decode", "mixed"}}
+    (prefill,) = [e for e in bench["engines"] if e["roles"] == ["prefill"]]
+    assert prefill["decode_shape"] != prefill["shape"]
+    assert {r["output_tokens"] for r in prefill["runs"] if r["kind"] == "pd"} == {8}
+
+
+@pytest.mark.parametrize("out", ["absent/x.yaml", "."])
+def test_a_file_that_cannot_be_written_is_one_line_and_the_fit_is_on_stdout(results, tmp_path, capsys, out):
+    assert main(["calibrate", str(results), "--out", str(tmp_path / out)]) == 1
+    said = capsys.readouterr()
+    assert "internal error" not in said.err
+    assert [line for line in said.err.splitlines() if line.startswith("error: ")] == [
+        said.err.splitlines()[-1]
+    ]
+    assert "decode_fixed_s" in said.out
+
+
+def test_everything_left_aside_is_listed(tmp_path, capsys):
+    for i in range(20):
+        (tmp_path / f"{i:02}.json").write_text("[]")
+    assert main(["calibrate", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert all(f"{i:02}.json" in said for i in range(20))
+    assert "more" not in said
 
 
 def test_nothing_to_fit_is_an_error_without_a_file(tmp_path, capsys):
@@ -53,6 +125,19 @@ def test_nothing_to_fit_is_an_error_without_a_file(tmp_path, capsys):
     assert "nothing could be fitted" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [[], ["x.json", "--kind", "odd"]])
-def test_wrong_usage(arguments):
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "give result files"),
+        (["x.json", "--kind", "odd"], "no kind `odd`"),
+        (["x.json", "--shape", "foo"], "`foo` is no shape"),
+        (["x.json", "--accelerator", "nope"], "no accelerator `nope`"),
+        (["x.json", "--plan", "spec.yaml"], "takes no results"),
+        (["--plan", "spec.yaml", "--shape", "tp8"], "takes no results"),
+        (["--plan", "spec.yaml", "--out", "x"], "takes no results"),
+        (["x.json", "--out", ""], "the path is empty"),
+    ],
+)
+def test_wrong_usage(arguments, says, capsys):
     assert main(["calibrate", *arguments]) == 64
+    assert says in " ".join(capsys.readouterr().err.split())

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from disaggc.cli.views import (
+    bench_plan_json,
     build_json,
     calibrate_json,
     catalog_json,
@@ -23,6 +24,7 @@ from disaggc.cli.views import (
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = {
+    "bench-plan": bench_plan_json.BenchPlanDocument,
     "build": build_json.BuildDocument,
     "calibrate": calibrate_json.CalibrateDocument,
     "catalog-accelerators": catalog_json.AcceleratorsDocument,

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from disaggc.cli.views.document import Document, Item
+from disaggc.perf.calibration.advice import Advice
 from disaggc.perf.calibration.calibrate import Calibrated
 from disaggc.perf.calibration.parts import Part
-from disaggc.perf.calibration.advice import Advice
 
 
 class ConstantItem(Item):

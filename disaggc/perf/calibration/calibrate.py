@@ -104,7 +104,10 @@ def _engine_of(reading: Reading, over: Setting, catalog: Catalog) -> tuple[str, 
         return f"accelerator `{setting.accelerator[:40]}` is not in the catalog: pass `--accelerator`"
     shape = shape_from(setting.shape or "")
     if shape is None:
-        return "the shape of its engines is unknown: pass `--shape`, e.g. tp8"
+        unread = (
+            f"`{setting.shape[:40]}` is no shape" if setting.shape else "the shape of its engines is unknown"
+        )
+        return f"{unread}: pass `--shape`, e.g. tp8"
     return setting.model, accelerator.id, shape
 
 

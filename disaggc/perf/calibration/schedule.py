@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from disaggc.perf.calibration.reading import RunKind
+
+ENGINE, PROXY = "ENGINE", "PROXY"
+"""Shell variables with the addresses of one engine, and of the proxy of one prefill and one decode engine."""
+_AT_ENGINE, _AT_PROXY = "http://127.0.0.1:8000", "http://127.0.0.1:8001"
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What a schedule measures. name: begins its result files. served: what the engine calls the model."""
+
+    name: str
+    model: str
+    served: str | None
+    metadata: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +43,23 @@ class BenchRun:
             return (1.0 if self.concurrency == 1 else 0.0, float(self.isl), float(self.isl) ** 2)
         return (1.0, float(self.concurrency), self.concurrency * (self.isl + self.osl / 2))
 
-    def command(self, model: str, metadata: Sequence[tuple[str, str]]) -> str:
-        """The command line, for a shell."""
-        pairs = [f"{key}={value}" for key, value in (("disaggc_run", self.kind), *metadata)]
+    def result_file(self, engine: str) -> str:
+        """Its result's name, its engine's name first: two engines never share one."""
+        return f"{engine}-{self.kind}-{self.isl}-{self.osl}-c{self.concurrency}.json"
+
+    def command(self, engine: Bench) -> str:
+        """The command line, for a shell. The address is a variable's with a default."""
+        pairs = [f"{key}={value}" for key, value in (("disaggc_run", self.kind), *engine.metadata)]
+        served = () if engine.served in {None, engine.model} else ("--served-model-name", str(engine.served))
         words = [
-            "vllm", "bench", "serve", "--model", model, "--dataset-name", "random",
+            "vllm", "bench", "serve", "--model", engine.model, *served, "--dataset-name", "random",
             "--random-input-len", str(self.isl), "--random-output-len", str(self.osl), "--ignore-eos",
             "--max-concurrency", str(self.concurrency), "--num-prompts", str(self.prompts), "--seed", str(self.isl),
             "--percentile-metrics", "ttft,tpot,itl,e2el", "--save-result", "--save-detailed",
-            "--result-filename", f"{self.kind}-{self.isl}-{self.osl}-c{self.concurrency}.json", "--metadata", *pairs,
+            "--result-filename", self.result_file(engine.name), "--metadata", *pairs,
         ]  # fmt: skip
-        return shlex.join(words)
+        at = f"{PROXY}:-{_AT_PROXY}" if self.kind == "pd" else f"{ENGINE}:-{_AT_ENGINE}"
+        return f'{shlex.join(words)} --base-url "${{{at}}}"'
 
 
 def schedule(longest: int, sequences: int) -> tuple[BenchRun, ...]:
