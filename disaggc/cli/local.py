@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from disaggc.cli.local_stack import ProgramStatus
+    from disaggc.hosts.supervision import Supervision
 
 app = typer.Typer(
     help="Run the processes of a plan on this machine: `build --target local --out DIR`, then `local up DIR`.",
@@ -44,6 +46,7 @@ def up(
     _no_input: NoInput = False,
 ) -> int:
     """Start everything that does not run yet, and wait until it serves."""
+    from disaggc.cli.local_end import NotDownError, held
     from disaggc.cli.local_stack import (
         StackProblemError,
         bring_up,
@@ -57,16 +60,23 @@ def up(
     supervision = Supervision(folder.resolve())
     try:
         stack = read_stack(folder)
-        console.say(bring_up(supervision, stack, os.environ))
-        if wait or foreground:
-            wait_ready(supervision, stack, timeout_s=timeout, said=console.say)
-        _show(status(supervision, stack), folder, output=output, console=console)
-        if foreground:
-            return _stay(supervision.folder, console)
-    except (StackProblemError, SupervisionError) as problem:
+        with held(supervision, console.say) if foreground else nullcontext() as hold:
+            console.say(bring_up(supervision, stack, os.environ))
+            if wait or foreground:
+                wait_ready(supervision, stack, timeout_s=timeout, said=console.say)
+            if hold is not None:
+                hold.served = True
+            _show(status(supervision, stack), folder, output=output, console=console)
+            if foreground:
+                return _stay(supervision, console)
+    except (StackProblemError, SupervisionError, NotDownError) as problem:
         for line in str(problem).splitlines():
             console.fail(line) if not line.startswith(("  |", "the end")) else console.say(line)
         return Exit.ERRORS
+    except KeyboardInterrupt:
+        if not foreground:
+            console.say(_left_running(folder, running=supervision.running()))
+        return Exit.INTERRUPTED
     return Exit.DONE
 
 
@@ -83,13 +93,13 @@ def down(
     _no_input: NoInput = False,
 ) -> int:
     """Stop everything: requests that run are finished first. Nothing to stop is fine."""
-    from disaggc.cli.local_stack import StackProblemError, bring_down
+    from disaggc.cli.local_end import NotDownError, bring_down
     from disaggc.hosts.supervision import Supervision, SupervisionError
 
     console = Console(color, quiet)
     try:
         ran = bring_down(Supervision(folder.resolve()), at_once=now, timeout_s=timeout, said=console.say)
-    except (StackProblemError, SupervisionError) as problem:
+    except (NotDownError, SupervisionError) as problem:
         console.fail(str(problem))
         return Exit.ERRORS
     console.say("down" if ran else "nothing was up")
@@ -119,21 +129,22 @@ def status_of(
     return Exit.DONE if all(one.ready for one in found) else Exit.CHECK_FAILED
 
 
-def _stay(folder: Path, console: Console) -> int:
-    from disaggc.cli.local_stack import bring_down
-    from disaggc.hosts.supervision import Supervision
-
-    supervision = Supervision(folder)
-    console.say("up; Ctrl-C stops everything")
+def _stay(supervision: Supervision, console: Console) -> int:
+    """Until Ctrl-C, which is how this ends well; the caller brings everything down."""
     try:
+        console.say("up; Ctrl-C stops everything, once more cuts off what runs")
         while supervision.running():
             time.sleep(1)
     except KeyboardInterrupt:
-        bring_down(supervision, at_once=False, timeout_s=600, said=console.say)
-        console.say("down")
         return Exit.DONE
     console.fail("supervisord ended; see its log in run/")
     return Exit.ERRORS
+
+
+def _left_running(folder: Path, *, running: bool) -> str:
+    if not running:
+        return "interrupted, nothing runs"
+    return f"interrupted; it goes on starting, `disaggc local down {folder}` stops it"
 
 
 def _show(found: Sequence[ProgramStatus], folder: Path, *, output: Format, console: Console) -> None:

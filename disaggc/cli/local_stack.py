@@ -7,18 +7,12 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from disaggc.hosts.readiness import answers, taken
-from disaggc.hosts.supervision import (
-    CONFIGURATION,
-    ProcessState,
-    Supervision,
-    SupervisionError,
-    alive,
-    kill_groups,
-)
+from disaggc.hosts.readiness import Answer, answer, taken
+from disaggc.hosts.supervision import CONFIGURATION, ProcessState, Supervision
 from disaggc.ir.stack import Stack, StackError, StackProgram, load_stack
 
 STACK = "stack.json"
@@ -33,13 +27,22 @@ class StackProblemError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProgramStatus:
-    """One process as it is. state: supervisord's word, or `down` where nothing supervises."""
+    """One process as it is. state: supervisord's word, or `down` where nothing supervises.
+
+    answer: what its address says, None where it has none or does not run. ends: how often it ended unasked.
+    """
 
     program: StackProgram
     state: str
     pid: int | None
     up_s: float
-    ready: bool
+    answer: Answer | None
+    ends: int
+
+    @property
+    def ready(self) -> bool:
+        """Whether it serves; the later nodes of a replica serve nothing, and need only run."""
+        return self.state == "running" and (self.program.ready is None or self.answer == "ready")
 
 
 def read_stack(folder: Path) -> Stack:
@@ -67,10 +70,14 @@ def search_path(environ: Mapping[str, str]) -> str:
 def obstacles(stack: Stack, environ: Mapping[str, str]) -> Iterator[str]:
     """One sentence for each thing that a start would run into."""
     path = search_path(environ)
-    for executable in dict.fromkeys(program.executable for program in stack.programs):
+    for executable, kind in dict.fromkeys((program.executable, program.kind) for program in stack.programs):
         if shutil.which(executable, path=path) is None:
             where = "is not an executable file" if "/" in executable else "is not on the search path"
-            yield f"`{executable}` {where}; install it, or correct `command` in the spec and build again"
+            double = "; or build with `--set targets.local.engine=sim` for engine doubles, which need no vLLM"
+            yield (
+                f"`{executable}` {where}; install it, or correct `command` in the spec and build again"
+                f"{double if kind == 'engine' else ''}"
+            )
     for name in dict.fromkeys(name for program in stack.programs for name in program.secrets):
         if not environ.get(name):
             yield f"the variable {name} is not set; it comes from a secret, so export it before `local up`"
@@ -98,19 +105,26 @@ def bring_up(supervision: Supervision, stack: Stack, environ: Mapping[str, str])
 
 
 def status(supervision: Supervision, stack: Stack) -> tuple[ProgramStatus, ...]:
-    """Every process as it is now."""
+    """Every process as it is now; all are asked at once, so that several silent ones take the time of one."""
     states: dict[str, ProcessState] = {}
+    ends: Mapping[str, int] = {}
     if supervision.running():
         states = {state.name: state for state in supervision.states()}
-    return tuple(_status(program, states.get(program.name)) for program in stack.programs)
+        ends = supervision.ends()
+
+    def one(program: StackProgram) -> ProgramStatus:
+        return _status(program, states.get(program.name), ends.get(program.name, 0))
+
+    with ThreadPoolExecutor(max_workers=max(1, len(stack.programs))) as pool:
+        return tuple(pool.map(one, stack.programs))
 
 
-def _status(program: StackProgram, found: ProcessState | None) -> ProgramStatus:
+def _status(program: StackProgram, found: ProcessState | None, ends: int = 0) -> ProgramStatus:
     if found is None:
-        return ProgramStatus(program, "down", None, 0.0, ready=False)
-    running = found.state == "RUNNING"
-    ready = running and (program.ready is None or answers(program.ready))
-    return ProgramStatus(program, found.state.lower(), found.pid or None, found.up_s, ready=ready)
+        return ProgramStatus(program, "down", None, 0.0, answer=None, ends=0)
+    asked = program.ready if found.state == "RUNNING" else None
+    said = None if asked is None else answer(asked)
+    return ProgramStatus(program, found.state.lower(), found.pid or None, found.up_s, answer=said, ends=ends)
 
 
 def wait_ready(
@@ -141,37 +155,6 @@ def wait_ready(
             )
         if waiting:
             time.sleep(POLL_S)
-
-
-def bring_down(
-    supervision: Supervision, *, at_once: bool, timeout_s: float, said: Callable[[str], None]
-) -> bool:
-    """Stop everything; False when nothing ran. Programs get SIGTERM and the time their plan gives them."""
-    if not supervision.running():
-        return False
-    programs = [state.pid for state in supervision.states() if state.pid]
-    pid = supervision.shut_down()
-    if at_once:
-        # Only now: before, supervisord would start them again.
-        kill_groups(programs)
-    begun = told = time.monotonic()
-    while pid is not None and alive(pid):
-        if time.monotonic() - begun > timeout_s:
-            raise StackProblemError(
-                f"still stopping after {timeout_s:.0f} s; requests may be running. End them with `local down --now`"
-            )
-        if time.monotonic() - told > 5:
-            told = time.monotonic()
-            said(f"stopping for {told - begun:.0f} s: {', '.join(_left(supervision))}")
-        time.sleep(POLL_S / 2)
-    return True
-
-
-def _left(supervision: Supervision) -> tuple[str, ...]:
-    try:
-        return tuple(state.name for state in supervision.states() if state.pid)
-    except SupervisionError:
-        return ("supervisord",)
 
 
 def tail(log: Path) -> str:

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import urllib.error
 import urllib.request
+from typing import Literal
 
 ANSWER_S = 4.0
 
 
-def answers(url: str) -> bool:
-    """Whether the address answers 200 in time. No proxy of the environment stands between: it is this machine."""
+Answer = Literal["ready", "refused", "silent", "unready"]
+"""200; no connection; nothing in time; any other answer, e.g. 503 or the end of the connection."""
+
+
+def answer(url: str) -> Answer:
+    """What the address says. No proxy of the environment stands between: it is this machine."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(url, timeout=ANSWER_S) as answer:  # scheme and host are ours
-            return bool(answer.status == 200)
-    except (OSError, urllib.error.URLError, ValueError):
-        return False
+        with opener.open(url, timeout=ANSWER_S) as said:  # scheme and host are ours
+            return "ready" if said.status == 200 else "unready"
+    except TimeoutError:
+        return "silent"
+    except urllib.error.URLError as problem:
+        if isinstance(problem.reason, TimeoutError):
+            return "silent"
+        return "refused" if isinstance(problem.reason, ConnectionRefusedError) else "unready"
+    except (OSError, ValueError, http.client.HTTPException):
+        return "unready"
 
 
 def taken(port: int) -> bool:

@@ -7,22 +7,25 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import signal
+import re
 import subprocess
 import sys
 import time
 import xmlrpc.client
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from disaggc.hosts.processes import take_back
 
 CONFIGURATION = "supervisord.conf"
 LONGEST_SOCKET = 100
 """Bytes of a Unix socket's path: 108 on Linux, 104 on macOS, and supervisord first binds one with its pid appended."""
 START_S = 15.0
 _POLL_S = 0.1
+_ENDED = re.compile(r" exited: (\S+) \(")
 
 
 class SupervisionError(Exception):
@@ -91,10 +94,17 @@ class Supervision:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        try:
+            self._answered(child, said)
+        except BaseException:
+            # Whatever the reason, a keystroke included: what did not start is taken back, with what it started.
+            take_back(child)
+            raise
+
+    def _answered(self, child: subprocess.Popen[bytes], said: Path) -> None:
         deadline = time.monotonic() + START_S
         while not self.running():
             if child.poll() is not None or time.monotonic() > deadline:
-                child.kill()
                 raise SupervisionError(f"supervisord did not start: {_last_line(said)}")
             time.sleep(_POLL_S)
 
@@ -133,14 +143,44 @@ class Supervision:
         with suppress(SupervisionError):
             self._ask("supervisor.signalProcess", program, name)
 
-    def shut_down(self) -> int | None:
-        """Ask it to stop every program and itself; its pid, None when it was not running. Returns at once."""
-        if not self.running():
-            return None
-        pid = int(self._ask("supervisor.getPID"))
+    def stages(self) -> tuple[tuple[str, ...], ...]:
+        """Programs in the order in which they stop, those of one priority together: who asks others goes first."""
+        by_priority: dict[int, list[str]] = {}
+        for one in self._ask("supervisor.getAllConfigInfo"):
+            if one["inuse"]:
+                by_priority.setdefault(int(one["process_prio"]), []).append(str(one["name"]))
+        return tuple(tuple(by_priority[priority]) for priority in sorted(by_priority, reverse=True))
+
+    def stop(self, program: str) -> None:
+        """Send a program its stop signal and start it no more; one that does not run is left alone. Does not wait."""
+        with suppress(SupervisionError):
+            self._ask("supervisor.stopProcess", program, False)  # noqa: FBT003 - XML-RPC has no names
+
+    def shut_down(self) -> None:
+        """Ask it to stop what it still has, and itself. It answers nothing else from now on."""
         with suppress(SupervisionError):
             self._ask("supervisor.shutdown")
-        return pid
+
+    def pid(self) -> int | None:
+        """Its own id; None where its file does not have one."""
+        try:
+            return int((self.run / "supervisord.pid").read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            return None
+
+    def ends(self) -> Mapping[str, int]:
+        """How often each program ended unasked since this supervisord started, from its log."""
+        found: dict[str, int] = {}
+        try:
+            with (self.run / "supervisord.log").open(encoding="utf-8", errors="replace") as log:
+                for line in log:
+                    if " supervisord started with pid " in line:
+                        found = {}
+                    elif ended := _ENDED.search(line):
+                        found[ended[1]] = found.get(ended[1], 0) + 1
+        except OSError:
+            return {}
+        return found
 
     def _ask(self, method: str, *arguments: str | bool) -> Any:
         from supervisor.xmlrpc import SupervisorTransport  # noqa: PLC0415 - an optional tool of one target
@@ -155,24 +195,6 @@ class Supervision:
             raise SupervisionError(f"supervisord does not answer at {self.socket}: {problem}") from None
         finally:
             transport.close()
-
-
-def kill_groups(pids: Iterable[int]) -> None:
-    """End programs at once, each with all its children: supervisord makes every program the head of a group."""
-    for pid in pids:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process of that id exists."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _last_line(path: Path) -> str:

@@ -69,8 +69,13 @@ class Engine:
         stop = asyncio.Event()
         for name in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(name, stop.set)
-        await self.start()
-        await stop.wait()
+        starting, stopping = self.loop.create_task(self.start()), self.loop.create_task(stop.wait())
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            await starting
+            await stopping
+        starting.cancel()
+        stopping.cancel()
         await self.stop()
 
     async def stop(self) -> None:
@@ -121,7 +126,7 @@ class Engine:
                 self.scheduler.stuck = True
                 self._later(seconds, self.scheduler.resume)
             case Kind.SLOW:
-                self.scheduler.slow = fault.factor
+                self.scheduler.pace(fault.factor)
                 self._later(seconds, self._as_before)
             case Kind.EXPIRE_LEASES:
                 if self.exchange is not None:
@@ -142,7 +147,7 @@ class Engine:
             self._timers.append(self.loop.call_later(seconds, what))
 
     def _as_before(self) -> None:
-        self.scheduler.slow = 1.0
+        self.scheduler.pace(1.0)
 
     def _again(self) -> None:
         if self._server is None:

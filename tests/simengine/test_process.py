@@ -130,12 +130,12 @@ def process(*flags: str, wait: bool = True, **env: str):
         child.stderr.close()
 
 
-def answering(port: int, child, seconds: float = 20.0) -> None:
+def answering(port: int, child, seconds: float = 20.0, *, path: str = "/health") -> None:
     end = time.monotonic() + seconds
     while time.monotonic() < end and child.poll() is None:
         with (
             contextlib.suppress(OSError),
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2),
+            urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=2),
         ):
             return
         time.sleep(0.05)
@@ -169,6 +169,13 @@ def rest(connection: socket.socket) -> bytes:
     while data := connection.recv(1 << 16):
         parts.append(data)
     return b"".join(parts)
+
+
+def test_sigterm_while_it_starts_ends_it():
+    with process("--start-delay", "300", "--shutdown-timeout", "600", wait=False) as (child, _, admin):
+        answering(admin, child, path="/state")
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(20) == 0
 
 
 def test_sigterm_without_a_timeout_aborts_what_runs():

@@ -24,7 +24,11 @@ class LocalProgramItem(Item):
     state: str
     """supervisord's word for it, or `down`."""
     ready: bool
-    """Whether it answers."""
+    """Whether it serves."""
+    answer: Literal["ready", "refused", "silent", "unready"] | None
+    """What its address said: 200, no connection, nothing in time, another answer; null where it was not asked."""
+    ends: int
+    """Times it ended unasked since the stack came up; supervisord starts it again."""
     pid: int | None
     """Process id; null when it does not run."""
     up_s: float
@@ -58,6 +62,8 @@ def local_document(found: Sequence[ProgramStatus], folder: Path) -> LocalDocumen
                 kind=one.program.kind,
                 state=one.state,
                 ready=one.ready,
+                answer=one.answer,
+                ends=one.ends,
                 pid=one.pid,
                 up_s=one.up_s,
                 url=one.program.ready.rpartition("/")[0] if one.program.ready else None,
