@@ -36,8 +36,7 @@ class Scheduler:
         self.fetching: set[Sequence] = set()
         self.prefilling: list[Sequence] = []
         self.decoding: list[Sequence] = []
-        self.slow = 1.0
-        self.stuck = False
+        self.slow, self.stuck = 1.0, False
         self.late_s = self.lost_s = 0.0
         self._limit = options.max_num_seqs * options.dp
         self._chunks: Chunks = []
@@ -80,13 +79,12 @@ class Scheduler:
                 return
             sequence.state = State.WAITING
             sequence.computed = min(sequence.cached, sequence.prompt - 1)
-            self.ready.append(sequence)
         else:
             sequence.external = sequence.prompt - sequence.cached
             sequence.computed = sequence.prompt - 1
             self.places.write(sequence, contents)
             sequence.state = State.READY
-            self.ready.append(sequence)
+        self.ready.append(sequence)
         self._kick()
 
     def everything(self) -> Iterable[Sequence]:
@@ -103,8 +101,7 @@ class Scheduler:
     def _admit(self, budget: int) -> None:
         while self.ready and self.running < self._limit:
             sequence = self.ready.popleft()
-            sequence.state = State.RUNNING
-            sequence.scheduled = self._loop.time()
+            sequence.state, sequence.scheduled = State.RUNNING, self._loop.time()
             self.prefilling.append(sequence)
         while self.waiting and self.running < self._limit:
             sequence = self.waiting[0]
@@ -134,6 +131,15 @@ class Scheduler:
         """Go on after having been stuck."""
         self.stuck = False
         self._kick()
+
+    def pace(self, factor: float) -> None:
+        """Steps take `factor` times as long as planned; so does what is left of the one under way."""
+        now = self._loop.time()
+        self._due = now + max(0.0, self._due - now) * factor / self.slow
+        self.slow = factor
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = self._loop.call_at(self._due, self._turn)
 
     def _turn(self) -> None:
         """Compute every step that is due, then sleep until the next is."""
@@ -165,7 +171,7 @@ class Scheduler:
         self._chunks = chunks(self.prefilling, budget)
         if not self._batch and not self._chunks:
             return None
-        tokens = sum(part for _, part in self._chunks) + len(self._batch)
+        tokens = len(self._batch) + sum(part for _, part in self._chunks)
         self.counters.hist["iteration_tokens_total"].observe(tokens)
         return duration_s(self._batch, self._chunks, self.options.timing) * self.slow / self.options.scale
 
@@ -204,19 +210,15 @@ class Scheduler:
         out.append(sequence.continuation.next())
         sequence.generated += 1
         generated = sequence.generated
-        if generated == wish.ends_after or (wish.stopped is not None and wish.stopped(sequence)):
-            self._leave(sequence, "stop", at)
-        elif generated >= wish.max_tokens:
-            self._leave(sequence, "length", at)
+        ended = generated == wish.ends_after or (wish.stopped is not None and wish.stopped(sequence))
+        if ended or generated >= wish.max_tokens:
+            self.decoding.remove(sequence)
+            self._end(sequence, "stop" if ended else "length", at)
         elif sequence.room > 0 or self._grow(sequence):
             sequence.room -= 1
             if len(out) >= wish.interval or generated == 1:
                 sequence.sink.push(sequence, out)
                 sequence.out = []
-
-    def _leave(self, sequence: Sequence, reason: str, at: float) -> None:
-        self.decoding.remove(sequence)
-        self._end(sequence, reason, at)
 
     def _grow(self, sequence: Sequence) -> bool:
         """One more block; the youngest sequence gives way when there is none. False when it was this one."""
