@@ -82,9 +82,13 @@ class Case:
             self._points[draw] = self._evaluated(drawn)
         return self._points[draw]
 
-    def _evaluated(self, times: list[StepTimes]) -> Point:
+    def opened(self, times: list[StepTimes]) -> tuple[Stations, Steady]:
+        """The stations at these step times, and their steady state."""
         stations = Stations(self.classes, self.paths, list(zip(self.pools, times, strict=True)))
-        steady = stations.solve()
+        return stations, stations.solve()
+
+    def _evaluated(self, times: list[StepTimes]) -> Point:
+        stations, steady = self.opened(times)
         run = None
         if self.requests is not None and sum(steady.rates) > 0:
             run = FiniteRun(stations, steady, self.requests).run()

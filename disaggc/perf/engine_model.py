@@ -119,33 +119,36 @@ class StepTimes:
         return not math.isnan(self._token)
 
     def decode_terms(self, batch: float, context: float) -> tuple[Term, ...]:
-        """The addends of `decode`, by name."""
-        total = self.decode(batch, context)
-        if self._fitted:
-            return (Term("fitted step", total),)
-        if self._table is not None:
-            reads = batch * context * self._table.token_s / (self.work.pp * self.work.ranks)
-            return (Term("measured kernels", total - reads), Term("kv reads", reads))
-        micro = batch / self.work.pp
+        """The addends of `decode`, by name; a level or growth that was fitted is in each of them."""
+        parts = self._decode_parts(batch, context)
+        modelled = sum(part.value for part in parts)
+        level = self.decode(batch, context) / modelled if modelled > 0 else 1.0
+        return tuple(Term(part.name, part.value * level) for part in parts)
+
+    def _decode_parts(self, batch: float, context: float) -> tuple[Term, ...]:
+        v, micro = self.values, batch / self.work.pp
         mine = micro / self.work.ranks
+        if self._fitted:
+            return (
+                Term("fixed", v.decode_fixed_s),
+                Term("per sequence", micro * v.decode_per_sequence_s),
+                Term("kv reads", micro * context * v.decode_per_token_s),
+            )
+        if self._table is not None:
+            total, reads = self._table.decode(mine, context), mine * context * self._table.token_s
+            return (Term("measured kernels", total - reads), Term("kv reads", reads))
+        launch = v.step_s + self.work.kernels * v.kernel_s
         window = min(context, self.work.sliding_window)
         parts = [
-            Term("launch", self.values.step_s + self.work.kernels * self.values.kernel_s),
-            Term(
-                "collectives",
-                self._fixed
-                - self.values.step_s
-                - self.work.kernels * self.values.kernel_s
-                + mine * self._comm,
-            ),
+            Term("launch", launch),
+            Term("collectives", self._fixed - launch + mine * self._comm),
             Term("dense weights", max(self._dense_read, mine * self._dense_flop)),
             Term("kv reads", mine * (context * self._read + window * self._window + self._state)),
             Term("per sequence", mine * self._each),
         ]
         if self._expert_read:
-            parts.append(
-                Term("experts", max(self.coverage(micro) * self._expert_read, mine * self._expert_flop))
-            )
+            experts = max(self.coverage(micro) * self._expert_read, mine * self._expert_flop)
+            parts.append(Term("experts", experts))
         return tuple(parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from disaggc.perf import queueing
@@ -28,6 +29,64 @@ class ClassPoint:
     e2e: Quantiles
 
 
+@dataclass(frozen=True, slots=True)
+class FirstToken:
+    """Parts of a first token, seconds. alone: front end, prompt and transfer that wait for nothing, by prompt length.
+
+    prefill_wait, network_wait: for the others before it. bunched: for those that come with it, median. joined: from
+    then on, of which `boundary` is the phase of the decode step it meets.
+    """
+
+    alone: Quantiles
+    prefill_wait: Quantiles
+    network_wait: Quantiles
+    bunched: float
+    joined: float
+    boundary: Quantiles
+
+    @property
+    def median(self) -> float:
+        """Those that come together make up the queue where they are more than it."""
+        return self.joined + self.alone[0] + max(self.prefill_wait[0] + self.network_wait[0], self.bunched)
+
+    def beyond(self) -> tuple[Quantiles, Quantiles, Quantiles]:
+        """At p50, p90 and p99: what longer prompts, longer waits and the phase add to the median, as squares."""
+        first, *longer = (
+            (
+                alone - self.alone[0],
+                prompt + moved - self.prefill_wait[0] - self.network_wait[0],
+                phase - self.boundary[0],
+            )
+            for alone, prompt, moved, phase in zip(
+                self.alone, self.prefill_wait, self.network_wait, self.boundary, strict=True
+            )
+        )
+        return first, longer[0], longer[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Time between two tokens, seconds. pool: position of the slowest pool. stalled: share of its steps with a prompt.
+
+    plain: without a prompt. stall: what one adds, where the percentile sees it.
+    """
+
+    pool: int
+    plain: Quantiles
+    stall: Quantiles
+    stalled: float
+
+    @property
+    def percentiles(self) -> Quantiles:
+        """p50, p90, p99 of both together."""
+        return _three([step + stall for step, stall in zip(self.plain, self.stall, strict=True)])
+
+
+def _three(values: Sequence[float]) -> Quantiles:
+    p50, p90, p99 = values
+    return p50, p90, p99
+
+
 class Latencies:
     """Latencies of a layout in its steady state. mixed: share of stalled steps of a finite run, where one is meant."""
 
@@ -37,7 +96,7 @@ class Latencies:
         self._servers = float(sum(p.sized.engines for p in pools))
         decode = range(len(stations.decode))
         self._plain = [stations.decode_s(i, steady.batches[i]) for i in decode]
-        self._itl = self._step_percentiles()
+        self._itl = self.step().percentiles
 
     def of_class(self, i: int) -> ClassPoint:
         """TTFT, ITL and E2E of class i."""
@@ -78,23 +137,27 @@ class Latencies:
         own = 0.0 if self._stations.colocated else self._steady.step_s
         return self._steady.decode_wait_s[i] + own + self._steady.step_s / 2
 
-    def _ttft(self, i: int) -> Quantiles:
-        """Waits, prompt and phase vary independently: their distances from the median add as squares."""
+    def first_token(self, i: int) -> FirstToken:
+        """What the first token of class i is made of."""
         c, steady = self._stations.classes[i], self._steady
         probability = queueing.wait_probability(self._servers, steady.rho)
         all_others, moved = self._longest_waits()
-        waits = [
-            min(queueing.wait_percentile(steady.wait_s, probability, q), all_others)
-            + min(queueing.wait_percentile(steady.kv_wait_s, steady.kv_rho, q), moved)
-            for q in _SCORES
-        ]
-        base = [self._stations.alone_s(c, n, self._plain) for n in (c.isl.p50, c.isl.p90, c.isl.p99)]
-        joins = [steady.step_s * q / 100 for q in _SCORES]
-        first = self._joined_s(i) + base[0] + max(waits[0], self._bunched_s(i))
-        p50, p90, p99 = (
-            first + math.hypot(b - base[0], w - waits[0], join - joins[0])
-            for b, w, join in zip(base, waits, joins, strict=True)
+        prompts = [min(queueing.wait_percentile(steady.wait_s, probability, q), all_others) for q in _SCORES]
+        network = [min(queueing.wait_percentile(steady.kv_wait_s, steady.kv_rho, q), moved) for q in _SCORES]
+        alone = [self._stations.alone_s(c, n, self._plain) for n in (c.isl.p50, c.isl.p90, c.isl.p99)]
+        return FirstToken(
+            alone=_three(alone),
+            prefill_wait=_three(prompts),
+            network_wait=_three(network),
+            bunched=self._bunched_s(i),
+            joined=self._joined_s(i),
+            boundary=_three([steady.step_s * q / 100 for q in _SCORES]),
         )
+
+    def _ttft(self, i: int) -> Quantiles:
+        """Waits, prompt and phase vary independently: their distances from the median add as squares."""
+        first = self.first_token(i)
+        p50, p90, p99 = (first.median + math.hypot(*beyond) for beyond in first.beyond())
         return p50, p90, p99
 
     def _longest_waits(self) -> tuple[float, float]:
@@ -125,8 +188,8 @@ class Latencies:
         together = stations.values.burst * math.sqrt(c.cap / self._servers)
         return max(0.0, together - 1) * prompt_s
 
-    def _step_percentiles(self) -> Quantiles:
-        """Percentiles of the step of the slowest pool as its batch varies.
+    def step(self) -> Step:
+        """The step of the slowest pool as its batch varies, and what prompts add to it.
 
         A share of the steps carries a prompt in a colocated replica, and takes up fetched ones in a decode replica: the
         percentile jumps where that share passes 100 - percentile.
@@ -135,13 +198,18 @@ class Latencies:
         i = max(range(len(stations.decode)), key=lambda n: steady.steps[n])
         batch, limit = steady.batches[i], stations.decode[i].sized.limit
         spread = math.sqrt(batch * self._loose())
-        steps = [stations.decode_s(i, min(limit, batch + z * spread)) for z in _SCORES.values()]
         stalled = self._stalled(i)
-        steps = [
-            step + max((stall for share, stall in stalled if share > 1 - q / 100), default=0.0)
-            for q, step in zip(_SCORES, steps, strict=True)
-        ]
-        return steps[0], steps[1], steps[2]
+        return Step(
+            pool=i,
+            plain=_three([stations.decode_s(i, min(limit, batch + z * spread)) for z in _SCORES.values()]),
+            stall=_three(
+                [
+                    max((stall for share, stall in stalled if share > 1 - q / 100), default=0.0)
+                    for q in _SCORES
+                ]
+            ),
+            stalled=max((share for share, _ in stalled), default=0.0),
+        )
 
     def _loose(self) -> float:
         """Share of the variance of a Poisson batch that is left when a closed loop holds the total."""

@@ -6,6 +6,7 @@ import math
 
 from disaggc.perf.demand import ClassDemand
 from disaggc.perf.engine_model import StepTimes
+from disaggc.perf.estimate import Term
 
 
 class PromptTimes:
@@ -34,6 +35,30 @@ class PromptTimes:
         t, n = self._times, self.steps(tokens)
         whole = max(t.prefill(tokens, squares, n), n * t.weight_read_s)
         return whole * (n + self._pp - 1) / (n * self._pp)
+
+    def alone_terms(self, tokens: float, squares: float) -> tuple[Term, ...]:
+        """The addends of `alone_s`; a prompt that is too short to hide the weights takes as long as reading them."""
+        n = self.steps(tokens)
+        shown = (n + self._pp - 1) / (n * self._pp)
+        parts = self._terms(tokens, squares, fixed=n * self._times.prefill_fixed_s)
+        rest = self.alone_s(tokens, squares) - shown * sum(part.value for part in parts)
+        return (*(Term(part.name, part.value * shown) for part in parts), Term("prompt: weights", rest))
+
+    def mixed_terms(self, tokens: float, squares: float, *, step_s: float) -> tuple[Term, ...]:
+        """The addends of `mixed_s`."""
+        n = self.steps(tokens)
+        return (
+            Term("decode steps beside the prompt", n * step_s),
+            *self._terms(tokens, squares, fixed=n * self._times.values.mixed_s),
+        )
+
+    def _terms(self, tokens: float, squares: float, *, fixed: float) -> tuple[Term, ...]:
+        t = self._times
+        return (
+            Term("prompt: fixed", fixed),
+            Term("prompt: matrix products", tokens * t.prefill_token_s),
+            Term("prompt: attention", squares * t.prefill_square_s),
+        )
 
     def busy_s(self, c: ClassDemand) -> float:
         """Engine time one mean prompt takes when steps are full: fixed cost shared by those packed into one step."""
