@@ -74,8 +74,17 @@ class Canaries:
         """Pairs over which no KV may go."""
         return frozenset(pair for pair, standing in self.standings.items() if standing.apart)
 
+    @property
+    def _urgent(self) -> list[Pair]:
+        """Pairs set apart, and those whose last canary said nothing: an engine was busy, or not up yet."""
+        return [
+            pair
+            for pair, standing in self.standings.items()
+            if standing.apart or standing.last.verdict is Verdict.UNKNOWN
+        ]
+
     async def run(self) -> None:
-        """A round each canary interval; pairs set apart are tried more often."""
+        """A round each canary interval; urgent pairs are tried more often."""
         next_round = time.monotonic()
         while True:
             health = self._control.table.health
@@ -83,7 +92,7 @@ class Canaries:
             if health.canary_s is not None and self._control.table.dialect is not Dialect.NONE:
                 if due:
                     next_round = time.monotonic() + health.canary_s
-                if due or self.apart:
+                if due or self._urgent:
                     await self._round(whole=due)
             elif self.apart:
                 self.standings.clear()
@@ -91,7 +100,7 @@ class Canaries:
             await asyncio.sleep(max(health.interval_s, min(health.open_s, health.canary_s or health.open_s)))
 
     async def _round(self, *, whole: bool) -> None:
-        """Every replica once (or only what is apart); a pair found bad brings in the others of its replicas."""
+        """Every replica once (or only what is urgent); a pair found bad brings in the others of its replicas."""
         control = self._control
         table = control.table
         active = [
@@ -102,7 +111,7 @@ class Canaries:
         prefills = {s.entry.address: s.entry for s in active if s.role is Role.PREFILL}
         decodes = {s.entry.address: s.entry for s in active if s.role is Role.DECODE}
         self._forget()
-        todo = deque(self.apart)
+        todo = deque(self._urgent)
         if whole:
             turn = pairs_in_turn(list(prefills.values()), list(decodes.values()), turn=self._rounds)
             todo += [(p.address, d.address) for p, d in turn]

@@ -14,7 +14,7 @@ from disaggc.proxy.canary import OK, Canary, Finding, Verdict
 from disaggc.proxy.engine_session import engine_session
 from disaggc.routing.limits import Health
 from disaggc.routing.table import ReplicaEntry, load_table
-from disaggc.simengine.faults import Kind, When
+from disaggc.simengine.faults import Fault, Kind, When
 from tests.proxy.harness import Stack, prompt
 from tests.proxy.paired import Engines
 from tests.proxy.test_control import Proxy, eventually
@@ -165,6 +165,30 @@ def test_a_worker_that_starts_again_keeps_the_pairs_apart(tmp_path):
             for number in range(4):
                 await asked(stack, number)
             assert await p.metric("prefill_remote_total") == 0
+
+    run(go())
+
+
+def test_an_engine_that_was_busy_has_its_next_canary_soon(tmp_path):
+    async def go():
+        stack = Stack(
+            prefills=[Engines(*transfer())],
+            decodes=[Engines(*transfer())],
+            table={"health": {**HEALTH, "canary_s": 60}, "max_model_len": 2048},
+        )
+        faults = stack.decodes[0].engine.faults
+        faults.switch_on(Fault(kind=Kind.STATUS, status=503, leg="decode", count=None))
+        async with Proxy(stack, tmp_path, 1).up() as p:
+
+            def says(result: str):
+                async def it() -> bool:
+                    return [c["result"] for c in (await pairs(p)).values()] == [result]
+
+                return it
+
+            await eventually(says("decode answered 503"))
+            faults.clear()
+            await eventually(says("ok"))
 
     run(go())
 
