@@ -47,6 +47,7 @@ def smoke(
 ) -> int:
     """Ask every prefill-decode pair, every engine and the proxy; exit code 6 when one of them is not as planned."""
     from disaggc.cli.smoke_subjects import EndpointError, read_endpoints, read_tables, subjects
+    from disaggc.rollout.smoke_model import failed
 
     console = Console(color, quiet)
     loaded = _planned(plan, tuple(sets or ()), target.value if target else None, console=console)
@@ -65,7 +66,7 @@ def smoke(
         return Exit.ERRORS
     found = _ask(asked, console, live=output is Format.HUMAN)
     console.result(_rendered(loaded, found, output))
-    return Exit.CHECK_FAILED if any(one.state == "fail" for one in found) else Exit.DONE
+    return Exit.CHECK_FAILED if any(map(failed, found)) else Exit.DONE
 
 
 def _rendered(plan: DeploymentPlan, found: Sequence[Finding], output: Format) -> str:
@@ -92,7 +93,7 @@ def _ask(asked: Sequence[Subject], console: Console, *, live: bool) -> tuple[Fin
     async def all_of_them() -> tuple[Finding, ...]:
         found: list[Finding] = []
         for subject in asked:
-            async for finding in run(subject):
+            async for finding in run(subject, console.say):
                 found.append(finding)
                 if live:
                     console.result(line(finding, paint))

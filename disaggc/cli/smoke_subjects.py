@@ -7,10 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from disaggc.ir.plan import DeploymentPlan, FromSecret, Role, ServicePlan
-from disaggc.rollout.smoke_model import Subject, Target
+from disaggc.emit.routing_file import api_key_variable
+from disaggc.ir.plan import DeploymentPlan, Role, ServicePlan
+from disaggc.rollout.smoke_model import ClientKey, Subject, Target
 from disaggc.routing.roles import seats
 from disaggc.routing.table import RoutingTable, TableError, load_table
+
+OWN_VARIABLE = "DISAGGC_API_KEY"
 
 
 class EndpointError(Exception):
@@ -91,14 +94,27 @@ def _subject(
                     f"or `--endpoint {replica.address}=http://HOST:PORT`"
                 )
             engines.append(Target(replica.address, url, pool, roles[replica.address]))
-    key = service.proxy.api_key
     return Subject(
         plan=service,
         engines=tuple(engines),
         proxy=places.get(f"{service.name}/proxy/0"),
-        key=environ.get(key.name) if isinstance(key, FromSecret) else None,
+        key=_key(service, environ),
         timeout_s=timeout_s,
     )
+
+
+def _key(service: ServicePlan, environ: Mapping[str, str]) -> ClientKey:
+    """The clients' key: from the variable that the spec names, else from its file, else from our own variable."""
+    variable, file = api_key_variable(service), service.proxy.api_key_file
+    if variable is None and file is not None:
+        try:
+            return ClientKey(Path(file).read_text(encoding="utf-8").rstrip("\r\n"), f"`{file}`")
+        except (OSError, ValueError):
+            variable = OWN_VARIABLE
+            source = f"the variable {variable} (`{file}` cannot be read here)"
+            return ClientKey(environ.get(variable), source)
+    variable = variable or OWN_VARIABLE
+    return ClientKey(environ.get(variable), f"the variable {variable} (export it)")
 
 
 def _roles(service: ServicePlan, table: RoutingTable | None) -> dict[str, frozenset[Role]]:

@@ -1,43 +1,88 @@
-"""The smoke test of one running service: which checks run, in which order, and what makes the later ones moot."""
+"""The smoke test of one running service: which checks run, in which order, and what cannot be judged when one fails."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
 
+from disaggc.ir.plan import Role
 from disaggc.rollout.smoke_calls import Caller
-from disaggc.rollout.smoke_model import Finding, Pair, Subject
+from disaggc.rollout.smoke_model import Finding, Pair, Subject, failed, skipped
 from disaggc.rollout.smoke_pairs import pair, released
-from disaggc.rollout.smoke_service import cancelled, kv_blocks, reachable, remote_share
+from disaggc.rollout.smoke_service import cancelled, kv_blocks, proxy_reachable, reachable, remote_share
+
+UNREACHED = "was not asked: it failed `reachable`"
 
 
-async def smoke(subject: Subject) -> AsyncIterator[Finding]:
-    """Findings as they come. Pairs are asked directly by the NIXL pull protocol, then the proxy is."""
+async def smoke(subject: Subject, said: Callable[[str], None]) -> AsyncIterator[Finding]:
+    """Findings as they come. Pairs are asked directly by the NIXL pull protocol, then the proxy is.
+
+    What fails `reachable` is left out of the rest, which is judged without it. said: progress, a line for each stage.
+    """
+    name = subject.plan.name
     async with Caller(subject.plan.model.served_name, key=subject.key, timeout_s=subject.timeout_s) as caller:
-        there = await reachable(subject, caller)
+        said(
+            f"{name}: asking {len(subject.engines)} engines and the proxy, at most {subject.timeout_s:.0f} s each"
+        )
+        there = [*await reachable(subject, caller), await proxy_reachable(subject, caller)]
         for finding in there:
             yield finding
-        if any(finding.state == "fail" for finding in there):
-            return
-        for finding in await kv_blocks(subject, caller):
+        out = frozenset(finding.subject for finding in there if failed(finding))
+        rest = replace(
+            subject,
+            engines=tuple(engine for engine in subject.engines if engine.address not in out),
+            proxy=None if there[-1].subject in out else subject.proxy,
+        )
+        for finding in await kv_blocks(rest, caller):
             yield finding
-        connector = subject.plan.connector
-        if connector is None:
-            return
-        if connector.type == "nixl":
-            for together in _rounds(subject.pairs()):
-                for found in await asyncio.gather(*(pair(subject, caller, both) for both in together)):
-                    for finding in found:
-                        yield finding
-            for both in _one_each(subject.pairs()):
-                yield await released(subject, caller, both)
+        for engine in subject.engines:
+            if engine.address in out:
+                yield skipped("kv-blocks", engine.address, f"{engine.address} {UNREACHED}")
+        if subject.plan.connector is not None:
+            async for finding in _pairs(subject, rest, caller, said=said):
+                yield finding
+        said(f"{name}: asking the proxy")
+        async for finding in _through_proxy(rest, caller, lost=there[-1].subject in out):
+            yield finding
+
+
+async def _pairs(
+    subject: Subject, rest: Subject, caller: Caller, *, said: Callable[[str], None]
+) -> AsyncIterator[Finding]:
+    """Every pair of the plan; rest: the subject without the engines that did not answer."""
+    connector, name = subject.plan.connector, subject.plan.name
+    if connector is None or connector.type != "nixl":
+        kind = "none" if connector is None else connector.type
+        text = f"engines are asked directly by NIXL pull only; {kind} is checked through the proxy"
+        yield skipped("kv-moves", name, text)
+        return
+    asked = rest.pairs()
+    rounds = _rounds(asked)
+    for number, together in enumerate(rounds, 1):
+        said(f"{name}: {len(together)} of {len(asked)} pairs, round {number} of {len(rounds)}")
+        for found in await asyncio.gather(*(pair(rest, caller, both) for both in together)):
+            for finding in found:
+                yield finding
+    for prefill, decode in subject.pairs():
+        if (prefill, decode) not in asked:
+            who = " and ".join(one.address for one in (prefill, decode) if one not in rest.engines)
+            yield skipped("kv-moves", f"{prefill.address} -> {decode.address}", f"{who} {UNREACHED}")
+    said(f"{name}: cancelling between the legs")
+    for both in _one_each(asked):
+        yield await released(rest, caller, both)
+
+
+async def _through_proxy(rest: Subject, caller: Caller, *, lost: bool) -> AsyncIterator[Finding]:
+    checks = [("hang-up", cancelled)]
+    if rest.plan.connector is not None:
+        checks.insert(0, ("remote-prefill", remote_share))
+    for check, run in checks:
+        if lost or not rest.that(Role.DECODE):
+            who = "the proxy" if lost else "no engine that decodes"
+            yield skipped(check, f"{rest.plan.name}/proxy", f"{who} {UNREACHED if lost else 'can be asked'}")
         else:
-            text = (
-                f"engines are asked directly by NIXL pull only; {connector.type} is checked through the proxy"
-            )
-            yield Finding("kv-moves", subject.plan.name, "skip", text)
-        yield await remote_share(subject, caller)
-        yield await cancelled(subject, caller)
+            yield await run(rest, caller)
 
 
 def _rounds(pairs: tuple[Pair, ...]) -> list[list[Pair]]:
@@ -54,7 +99,7 @@ def _rounds(pairs: tuple[Pair, ...]) -> list[list[Pair]]:
     return rounds
 
 
-def _one_each(pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
+def _one_each(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
     """The first pair of every prefill engine."""
     seen: dict[str, Pair] = {}
     for prefill, decode in pairs:

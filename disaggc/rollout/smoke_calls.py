@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +11,13 @@ from typing import Any, Self
 
 import aiohttp
 
+from disaggc.rollout.smoke_metrics import Metrics, read_metrics
+from disaggc.rollout.smoke_model import ClientKey
+
 ASK_REMOTE_DECODE: Mapping[str, object] = {
     "do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None, "remote_block_ids": None,
     "remote_host": None, "remote_port": None,
 }  # fmt: skip
-_SAMPLE = re.compile(r"^([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})? (\S+)(?: \d+)?$")
-_LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
 _MOST_BYTES = 64 << 20
 
 
@@ -41,22 +41,10 @@ class Answer:
         return self.text == other.text
 
 
-@dataclass(frozen=True, slots=True)
-class Metrics:
-    """One scrape. totals: summed over an engine's ranks; config: labels of cache_config_info by rank."""
-
-    totals: Mapping[str, float]
-    config: tuple[Mapping[str, str], ...]
-
-    def __getitem__(self, name: str) -> float:
-        """The total without `vllm:`, 0 where the engine does not have it."""
-        return self.totals.get(f"vllm:{name}", 0.0)
-
-
 class Caller:
     """One session of requests, each with the same deadline."""
 
-    def __init__(self, model: str, *, key: str | None, timeout_s: float) -> None:
+    def __init__(self, model: str, *, key: ClientKey, timeout_s: float) -> None:
         self.model = model
         self._key = key
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
@@ -104,7 +92,7 @@ class Caller:
             "POST", f"{url}/v1/completions", json=body, headers=self._headers()
         ) as answer:
             if answer.status != 200:
-                raise CallError(f"{url} answers {answer.status}: {(await answer.text())[:200]}")
+                raise self._refused(url, answer.status, await answer.text())
             async for line in answer.content:
                 if line.startswith(b"data: ") and not line.startswith(b"data: [DONE]"):
                     chunk = json.loads(line[6:])
@@ -120,7 +108,7 @@ class Caller:
             "POST", f"{url}/v1/completions", json=body, headers=self._headers()
         ) as answer:
             if answer.status != 200:
-                raise CallError(f"{url} answers {answer.status}: {(await answer.text())[:200]}")
+                raise self._refused(url, answer.status, await answer.text())
             await answer.content.readany()
 
     async def release(self, url: str, params: Mapping[str, object]) -> None:
@@ -147,7 +135,7 @@ class Caller:
         """Names the engine serves."""
         async with self._request("GET", f"{url}/v1/models", headers=self._headers()) as answer:
             if answer.status != 200:
-                raise CallError(f"{url}/v1/models answers {answer.status}")
+                raise self._refused(f"{url}/v1/models", answer.status, await answer.text())
             listed = await answer.json(content_type=None)
         return tuple(str(one.get("id")) for one in listed.get("data", []))
 
@@ -162,14 +150,21 @@ class Caller:
         }
 
     def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        return {"Authorization": f"Bearer {self._key.value}"} if self._key.value else {}
+
+    def _refused(self, url: str, status: int, text: str) -> CallError:
+        if status != 401:
+            return CallError(f"{url} answers {status}: {text[:200]}")
+        if self._key.value:
+            return CallError(f"{url} answers 401: what {self._key.source} holds is not its key")
+        return CallError(f"{url} answers 401: it wants a key, and {self._key.source} holds none")
 
     async def _post(self, url: str, body: Mapping[str, object], *, guarded: bool = False) -> dict[str, Any]:
         headers = self._headers() if guarded else {}
         async with self._request("POST", url, json=body, headers=headers) as answer:
             text = await answer.text()
             if answer.status != 200:
-                raise CallError(f"{url} answers {answer.status}: {text[:200]}")
+                raise self._refused(url, answer.status, text)
         try:
             document = json.loads(text)
         except ValueError:
@@ -223,24 +218,3 @@ def _answer(document: Mapping[str, Any], url: str) -> Answer:
         )
     except (KeyError, IndexError, TypeError, ValueError):
         raise CallError(f"{url} answers something that is no completion: {str(document)[:200]}") from None
-
-
-def read_metrics(text: str) -> Metrics:
-    """Totals over all label sets but those that split one total by reason or source."""
-    totals: dict[str, float] = {}
-    config: list[Mapping[str, str]] = []
-    for line in text.splitlines():
-        found = _SAMPLE.match(line)
-        if found is None:
-            continue
-        name, labels = found[1], dict(_LABEL.findall(found[2] or ""))
-        if name == "vllm:cache_config_info":
-            config.append(labels)
-        elif name.endswith(("_bucket", "_created")):
-            continue
-        else:
-            source = labels.get("source")
-            for key in (name, f"{name}:{source}" if source else None):
-                if key is not None:
-                    totals[key] = totals.get(key, 0.0) + float(found[3])
-    return Metrics(totals, tuple(config))

@@ -36,6 +36,19 @@ def skipped(
     return Finding(check, subject, "skip", sentence, figures or {})
 
 
+def failed(finding: Finding) -> bool:
+    """Whether it is what makes the whole test fail."""
+    return finding.state == "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientKey:
+    """What clients present to the proxy. value: None where it is not known; source: where it is looked for."""
+
+    value: str | None
+    source: str
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """One engine of the plan at its address. roles: what the plan or the routing table lets it do."""
@@ -57,7 +70,7 @@ class Subject:
     plan: ServicePlan
     engines: tuple[Target, ...]
     proxy: str | None
-    key: str | None
+    key: ClientKey
     timeout_s: float
 
     @property

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from disaggc.ir.plan import Role
-from disaggc.rollout.smoke_calls import Caller, CallError, Metrics
+from disaggc.rollout.smoke_calls import Caller, CallError
+from disaggc.rollout.smoke_metrics import Metrics
 from disaggc.rollout.smoke_model import Finding, Subject, Target, judged, skipped
 from disaggc.rollout.smoke_use import RELEASED_S, grown, settles
 from disaggc.units import format_count
@@ -22,19 +23,28 @@ BLOCK_TOLERANCE = 0.98
 
 async def reachable(subject: Subject, caller: Caller) -> list[Finding]:
     """Every engine answers and serves the model under its name."""
+    asked = (_serves(subject, caller, engine.address, url=engine.url) for engine in subject.engines)
+    return list(await asyncio.gather(*asked))
 
-    async def one(engine: Target) -> Finding:
-        try:
-            names = await caller.models(engine.url)
-        except CallError as problem:
-            return judged("reachable", engine.address, str(problem), ok=False)
-        name = subject.plan.model.served_name
-        if name not in names:
-            listed = ", ".join(names) or "nothing"
-            return judged("reachable", engine.address, f"it serves {listed}, the plan says {name}", ok=False)
-        return judged("reachable", engine.address, f"serves {name}", ok=True)
 
-    return list(await asyncio.gather(*map(one, subject.engines)))
+async def proxy_reachable(subject: Subject, caller: Caller) -> Finding:
+    """The proxy answers, takes the clients' key and serves the model."""
+    name = f"{subject.plan.name}/proxy"
+    if subject.proxy is None:
+        return skipped("reachable", name, "no address of the proxy was given")
+    return await _serves(subject, caller, name, url=subject.proxy)
+
+
+async def _serves(subject: Subject, caller: Caller, address: str, *, url: str) -> Finding:
+    try:
+        names = await caller.models(url)
+    except CallError as problem:
+        return judged("reachable", address, str(problem), ok=False)
+    name = subject.plan.model.served_name
+    if name not in names:
+        listed = ", ".join(names) or "nothing"
+        return judged("reachable", address, f"it serves {listed}, the plan says {name}", ok=False)
+    return judged("reachable", address, f"serves {name}", ok=True)
 
 
 async def kv_blocks(subject: Subject, caller: Caller) -> list[Finding]:

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from disaggc.rollout.smoke_calls import Caller, Metrics
+from disaggc.rollout.smoke_calls import Caller
+from disaggc.rollout.smoke_metrics import Metrics
 from disaggc.rollout.smoke_model import Target
 
 RELEASED_S = 10.0

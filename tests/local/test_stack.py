@@ -87,6 +87,37 @@ def test_smoke_finds_a_right_stack_right(running):
     assert found["pass"] == everything
 
 
+def judged(
+    folder: Path, *words: str, key: str = SECRETS["CHAT_KEY"]
+) -> tuple[dict[str, dict[str, str]], str]:
+    """Sentences by state and check, and what was said on the way."""
+    done = disaggc(folder, "smoke", "plan.json", "--format", "json", *words, env={**SECRETS, "CHAT_KEY": key})
+    assert done.returncode == 6
+    found: dict[str, dict[str, str]] = {}
+    for one in json.loads(done.stdout)["findings"]:
+        found.setdefault(one["state"], {})[f"{one['check']} {one['subject']}"] = one["sentence"]
+    return found, done.stderr
+
+
+def test_smoke_judges_the_rest_without_an_engine_that_does_not_answer(running):
+    found, said = judged(running, "--endpoint", "chat/prefill/0=http://127.0.0.1:1")
+    assert list(found["fail"]) == ["reachable chat/prefill/0"], found
+    assert "cannot be reached" in found["fail"]["reachable chat/prefill/0"]
+    wanted = {"kv-blocks chat/decode/0", "remote-prefill chat/proxy", "hang-up chat/proxy"}
+    assert wanted <= set(found["pass"]), "the proxy knows where the engine really is"
+    assert set(found["skip"]) == {"kv-blocks chat/prefill/0", "kv-moves chat/prefill/0 -> chat/decode/0"}
+    assert "chat: asking 2 engines and the proxy" in said
+
+
+def test_smoke_says_which_key_it_lacks_once(running):
+    found, _ = judged(running, key="")
+    assert list(found["fail"]) == ["reachable chat/proxy"]
+    assert "the variable CHAT_KEY (export it) holds none" in found["fail"]["reachable chat/proxy"]
+    assert {"remote-prefill chat/proxy", "hang-up chat/proxy"} <= set(found["skip"])
+    assert "kv-moves chat/prefill/0 -> chat/decode/0" in found["pass"]
+    assert "is not its key" in judged(running, key="wrong")[0]["fail"]["reachable chat/proxy"]
+
+
 def fault(port: int, body: dict[str, object] | None) -> None:
     url = f"http://127.0.0.1:{port}/faults"
     data = None if body is None else json.dumps(body).encode()
@@ -114,11 +145,6 @@ def test_smoke_says_where_it_does_not_know(running):
     )
     assert done.returncode == 1
     assert "chat/prefill/7" in done.stderr
-    gone = disaggc(
-        running, "smoke", "plan.json", "--endpoint", "chat/prefill/0=http://127.0.0.1:1", env=SECRETS
-    )
-    assert gone.returncode == 6
-    assert "cannot be reached" in gone.stdout
 
 
 def test_up_takes_over_what_was_built_anew(running):
