@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 import tempfile
 import traceback
 from pathlib import Path
@@ -21,6 +22,34 @@ def report_crash(bug: BaseException, arguments: list[str]) -> str:
     except OSError as problem:
         return head + f"the report could not be written: {problem.strerror}\n"
     return head + f"a report without values from your files is at {Path(name)}\n"
+
+
+def broken_installation(bug: BaseException) -> str | None:
+    """What to do where not disaggc but the installation is at fault; None where it is not.
+
+    A package that disaggc needs is absent, or too old for a name that it is asked for: mostly one that a newer disaggc
+    needs since the last `pip install`.
+    """
+    if not isinstance(bug, ImportError) or bug.name is None:
+        return None
+    package = bug.name.partition(".")[0]
+    if package == "disaggc" or package in sys.stdlib_module_names:
+        return None
+    what = (
+        "is not installed"
+        if isinstance(bug, ModuleNotFoundError)
+        else "does not have what disaggc needs of it"
+    )
+    source = Path(__file__).resolve().parents[2]
+    again = (
+        f"pip install -e {source}"
+        if (source / "pyproject.toml").is_file()
+        else "pip install --upgrade disaggc"
+    )
+    return (
+        f"error: the package `{package}` {what} in {sys.prefix}\n"
+        f"disaggc may have come to need it since it was installed; install it again: `{again}`\n"
+    )
 
 
 def _report(bug: BaseException, arguments: list[str]) -> str:

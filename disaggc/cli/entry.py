@@ -25,6 +25,15 @@ def run() -> None:
         # Loading the verbs takes a while too; main answers for everything after that.
         sys.stderr.write("interrupted\n")
         code = _INTERRUPTED
+    except ImportError as problem:
+        # As above: what the verbs need to load at all, before main can say anything.
+        from disaggc.cli.crash import broken_installation
+
+        fault = broken_installation(problem)
+        if fault is None:
+            raise
+        sys.stderr.write(fault)
+        code = 1
     sys.exit(code)
 
 

@@ -101,8 +101,11 @@ def _failed(bug: Exception, arguments: list[str]) -> int:
         sys.stderr.write(f"error: standard output: {bug.strerror}\n")
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return Exit.ERRORS
-    from disaggc.cli.crash import report_crash
+    from disaggc.cli.crash import broken_installation, report_crash
 
+    if (fault := broken_installation(bug)) is not None:
+        sys.stderr.write(fault)
+        return Exit.ERRORS
     sys.stderr.write(report_crash(bug, arguments))
     return Exit.BUG
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from disaggc.cli.crash import broken_installation
+
 RUN = "import sys; from disaggc.cli.entry import run; sys.exit(run())"
 
 
@@ -61,3 +63,32 @@ def test_an_interrupt_while_the_verbs_load(tmp_path):
         [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (130, "interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("missing", "line"),
+    [("msgspec", "proxy --config routing.json"), ("typer", "catalog"), ("pydantic", "validate x.yaml")],
+)
+def test_a_package_that_the_installation_lacks_is_said_with_what_to_do(tmp_path, missing, line):
+    (tmp_path / "routing.json").write_text("{}")
+    script = (
+        "import sys\n"
+        f"sys.modules[{missing!r}] = None\n"
+        "from disaggc.cli.entry import run\n"
+        f"sys.argv = ['disaggc', *{line.split()!r}]\nrun()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1, done.stderr
+    assert f"the package `{missing}` is not installed" in done.stderr
+    assert "pip install" in done.stderr
+    assert "bug" not in done.stderr
+
+
+def test_a_missing_part_of_disaggc_is_a_bug_of_ours():
+    assert broken_installation(ModuleNotFoundError("x", name="disaggc.nothing")) is None
+    assert broken_installation(ImportError("cannot import name", name="json")) is None
+    assert "does not have" in (
+        broken_installation(ImportError("cannot import name", name="msgspec.json")) or ""
+    )
