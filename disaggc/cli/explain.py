@@ -67,9 +67,12 @@ def explain(
 
     request = Request(files, tuple(sets or ()), target.value if target else None)
     done = compiled(request, upgrade=upgrade)
+    from disaggc.cli.progress import Waiting
     from disaggc.cli.sensitive import sensitive
 
-    changes = sensitive(done, request, requests=requests)
+    waiting = Waiting.of("trying other traffic", quiet=quiet)
+    changes = sensitive(done, request, requests=requests, progress=waiting.show)
+    waiting.bar.clear()
     if output is Format.HUMAN:
         console.report(done.report)
     if output is Format.JSON:

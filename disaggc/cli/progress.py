@@ -1,8 +1,9 @@
-"""A progress bar on a terminal's stderr; silent everywhere else. Knows no verb."""
+"""A progress bar on a terminal's stderr; elsewhere a line once waiting has become long. Knows no verb."""
 
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -46,3 +47,31 @@ class Bar:
             sys.stderr.write("\r" + " " * len(self._drawn) + "\r")
             sys.stderr.flush()
             self._drawn = ""
+
+
+_LONG_S = 2.0
+"""From then on whoever reads a pipe wants to know that something goes on."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A bar where somebody looks, one line in a pipe where it takes long. Gone when its work is done."""
+
+    what: str
+    bar: Bar
+    said: bool
+    began_s: float
+
+    @classmethod
+    def of(cls, what: str, *, quiet: bool) -> Waiting:
+        """Begins now."""
+        bar = Bar.on_terminal(quiet=quiet)
+        return cls(what, bar, quiet or bar.on, time.monotonic())
+
+    def show(self, done: int, total: int) -> None:
+        """So many of so many are done."""
+        self.bar.show(self.what, done / total)
+        if not self.said and time.monotonic() - self.began_s > _LONG_S:
+            self.said = True
+            sys.stderr.write(f"{self.what}: {done} of {total} done\n")
+            sys.stderr.flush()

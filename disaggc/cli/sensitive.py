@@ -14,7 +14,8 @@ from disaggc.perf.expectation import expectation
 from disaggc.perf.layout import Layout, PoolLayout
 from disaggc.perf.models import Models
 from disaggc.perf.predict import predict
-from disaggc.perf.sensitivity import Sensitivity, sensitivities
+from disaggc.perf.sensitivity import Progress, Sensitivity, sensitivities
+from disaggc.perf.terms import Terms, terms_of
 from disaggc.pipeline import check
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService
 
@@ -25,16 +26,20 @@ _RIVALS = 5
 class Sensitive:
     """One service. names: of the layouts a break-even may name, the chosen one first; currency of the price.
 
-    run: what a run of so many requests would show, where one was asked about.
+    terms: what the plan's predictions are made of. run: what a run of so many requests would show, where one was asked
+    about.
     """
 
     names: tuple[str, ...]
     found: tuple[Sensitivity, ...]
     currency: str
+    terms: Terms | None = None
     run: Expectation | None = None
 
 
-def sensitive(done: Compiled, request: Request, *, requests: int | None = None) -> dict[str, Sensitive]:
+def sensitive(
+    done: Compiled, request: Request, *, requests: int | None = None, progress: Progress | None = None
+) -> dict[str, Sensitive]:
     """By service; empty without a plan. requests: of a run that ends, beside the steady state."""
     resolved = check(request).resolved
     if done.plan is None or resolved is None:
@@ -47,7 +52,7 @@ def sensitive(done: Compiled, request: Request, *, requests: int | None = None) 
     out = {}
     for plan in done.plan.services:
         service = services[plan.name]
-        found = _of(models.value, service, plan, groups=groups)
+        found = _of(models.value, service, plan, groups=groups, progress=progress)
         if requests is not None:
             ends = predict(models.value, service, planned(plan, groups), requests=requests)
             found = replace(found, run=expectation(ends))
@@ -56,16 +61,26 @@ def sensitive(done: Compiled, request: Request, *, requests: int | None = None) 
 
 
 def _of(
-    models: Models, service: ResolvedService, plan: ServicePlan, *, groups: dict[str, NodeGroupFacts]
+    models: Models,
+    service: ResolvedService,
+    plan: ServicePlan,
+    *,
+    groups: dict[str, NodeGroupFacts],
+    progress: Progress | None,
 ) -> Sensitive:
-    named = {_name(plan.mode, plan): planned(plan, groups)}
+    chosen = planned(plan, groups)
+    named = {_name(plan.mode, plan): chosen}
     for other in plan.alternatives:
         if service.mode in ("auto", other.mode) and len(groups) == 1 and len(named) <= _RIVALS:
             named.setdefault(_other_name(other), _layout(other, next(iter(groups.values()))))
     aim = models.resolved.spec.optimize
-    found = sensitivities(models, service, tuple(named.values()), latency_first=aim == "latency")
+    found = sensitivities(
+        models, service, tuple(named.values()), latency_first=aim == "latency", progress=progress
+    )
     priced = [g.price for g in groups.values() if g.price is not None]
-    return Sensitive(tuple(named), found, priced[0].currency if priced else "")
+    return Sensitive(
+        tuple(named), found, priced[0].currency if priced else "", terms_of(predict(models, service, chosen))
+    )
 
 
 def _name(mode: str, plan: ServicePlan) -> str:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
+from disaggc.perf.changed import Quantity, changed
 from disaggc.perf.layout import Layout, LayoutPrediction
 from disaggc.perf.models import Models
 from disaggc.perf.predict import predict
-from disaggc.resolve.model import ClassLoad, Lengths, ResolvedService
+from disaggc.resolve.model import ResolvedService
 
-Quantity = Literal["input_tokens", "output_tokens", "rate", "concurrency", "bandwidth", "price"]
 _REACH = 8.0
 """Largest factor looked at, either way."""
 _STRIDE = math.sqrt(2)
@@ -37,6 +36,14 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A factor at which there is nothing to tell, and why."""
+
+    factor: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class BreakEven:
     """From `value` on, in its direction, the layout at position `better` does better than the chosen one."""
 
@@ -53,17 +60,30 @@ class Sensitivity:
     value: float
     responses: tuple[Response, ...]
     break_evens: tuple[BreakEven, ...]
+    unanswered: tuple[Unanswered, ...] = ()
+
+
+Progress = Callable[[int, int], None]
+"""What to call with (done, of how many)."""
 
 
 def sensitivities(
-    models: Models, service: ResolvedService, layouts: Sequence[Layout], *, latency_first: bool
+    models: Models,
+    service: ResolvedService,
+    layouts: Sequence[Layout],
+    *,
+    latency_first: bool,
+    progress: Progress | None = None,
 ) -> tuple[Sensitivity, ...]:
     """Every quantity the service has; layouts[0] is the chosen one. latency_first: the aim is latency first."""
     seen = _Explorer(models, service, tuple(layouts), latency_first=latency_first)
-    found = [
-        Sensitivity(quantity, value, seen.responses(quantity), seen.break_evens(quantity, value))
-        for quantity, value in seen.quantities()
-    ]
+    quantities = seen.quantities()
+    found = []
+    for number, (quantity, value) in enumerate(quantities):
+        responses, unanswered = seen.responses(quantity)
+        found.append(Sensitivity(quantity, value, responses, seen.break_evens(quantity, value), unanswered))
+        if progress is not None:
+            progress(number + 1, len(quantities))
     return tuple(found)
 
 
@@ -99,20 +119,27 @@ class _Explorer:
             found.append(("price", prices[0].per_hour))
         return found
 
-    def responses(self, quantity: Quantity) -> tuple[Response, ...]:
+    def responses(self, quantity: Quantity) -> tuple[tuple[Response, ...], tuple[Unanswered, ...]]:
         """At half and at twice the present value, where requests still fit the context limit."""
         base = self._predicted(quantity, 1.0, 0)
-        out = []
+        out, unanswered = [], []
         for factor in (0.5, 2.0):
             other = self._predicted(quantity, factor, 0)
             if base is None or other is None or base.reasons or other.reasons:
+                unanswered.append(Unanswered(factor, self._why(base, other)))
                 continue
             cost = None
             if base.tokens_per_cost is not None and other.tokens_per_cost is not None:
                 cost = other.tokens_per_cost.value / base.tokens_per_cost.value
             total = other.total_tok_per_s.value / base.total_tok_per_s.value
             out.append(Response(factor, total, _e2e(other) / _e2e(base), cost))
-        return tuple(out)
+        return tuple(out), tuple(unanswered)
+
+    def _why(self, base: LayoutPrediction | None, other: LayoutPrediction | None) -> str:
+        for seen in (base, other):
+            if seen is not None and seen.reasons:
+                return seen.reasons[0]
+        return f"requests would exceed the context limit of {self.service.max_model_len:,} tokens"
 
     def break_evens(self, quantity: Quantity, value: float) -> tuple[BreakEven, ...]:
         """The nearest one in each direction; none where another layout is ahead already."""
@@ -171,10 +198,10 @@ class _Explorer:
         return False
 
     def _predicted(self, quantity: Quantity, factor: float, layout: int) -> LayoutPrediction | None:
-        changed = self._changed(quantity, factor)
-        if changed is None:
+        variant = self._changed(quantity, factor)
+        if variant is None:
             return None
-        models, service = changed
+        models, service = variant
         groups = {g.name: g for g in models.resolved.groups}
         pools = tuple(replace(p, group=groups[p.group.name]) for p in self.layouts[layout].pools)
         return predict(models, service, replace(self.layouts[layout], pools=pools))
@@ -182,51 +209,8 @@ class _Explorer:
     def _changed(self, quantity: Quantity, factor: float) -> tuple[Models, ResolvedService] | None:
         key = (quantity, factor)
         if key not in self._known:
-            self._known[key] = self._variant(quantity, factor)
+            self._known[key] = changed(self.models, self.service, quantity, factor=factor)
         return self._known[key]
-
-    def _variant(self, quantity: Quantity, factor: float) -> tuple[Models, ResolvedService] | None:
-        """Models and service at the changed quantity; None where requests would exceed the context limit."""
-        models, service = self.models, self.service
-        match quantity:
-            case "bandwidth":
-                groups = tuple(
-                    replace(g, nic_bytes_per_s=g.nic_bytes_per_s * factor) for g in models.resolved.groups
-                )
-            case "price":
-                groups = tuple(
-                    g
-                    if g.price is None
-                    else replace(g, price=replace(g.price, per_hour=g.price.per_hour * factor))
-                    for g in models.resolved.groups
-                )
-            case _:
-                classes = tuple(_scaled(c, quantity, factor) for c in service.classes)
-                if any(c.isl.p99 + c.osl.p99 > service.max_model_len for c in classes):
-                    return None
-                return models, replace(service, classes=classes)
-        return Models(replace(models.resolved, groups=groups), models.calibration, models.library), service
-
-
-def _scaled(load: ClassLoad, quantity: Quantity, factor: float) -> ClassLoad:
-    match quantity:
-        case "input_tokens":
-            return replace(load, isl=_stretched(load.isl, factor))
-        case "output_tokens":
-            return replace(load, osl=_stretched(load.osl, factor))
-        case "rate":
-            return load if load.rate is None else replace(load, rate=load.rate * factor)
-        case _:
-            if load.concurrency is None:
-                return load
-            return replace(load, concurrency=max(1, round(load.concurrency * factor)))
-
-
-def _stretched(lengths: Lengths, factor: float) -> Lengths:
-    mean, p50, p90, p99 = (
-        max(1.0, x * factor) for x in (lengths.mean, lengths.p50, lengths.p90, lengths.p99)
-    )
-    return Lengths(mean, p50, p90, p99, lengths.cv)
 
 
 def _e2e(prediction: LayoutPrediction) -> float:

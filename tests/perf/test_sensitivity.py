@@ -57,7 +57,45 @@ def test_price_changes_cost_alone():
 
 def test_lengths_beyond_the_context_limit_are_not_told():
     one = moreh(1024, 8192, 480, 2.0)
-    assert [r.factor for r in explored(one, [one.pd(1, 4)])["output_tokens"].responses] == [0.5]
+    found = explored(one, [one.pd(1, 4)])["output_tokens"]
+    assert [r.factor for r in found.responses] == [0.5]
+    assert [(u.factor, u.reason) for u in found.unanswered] == [
+        (2.0, "requests would exceed the context limit of 16,384 tokens")
+    ]
+
+
+def test_a_class_beyond_the_context_limit_does_not_silence_everything():
+    """It has a finding of its own; what other rates and caps do can be told all the same."""
+    one = moreh(1024, 8192, 480, 2.0)
+    limit = one.service.max_model_len
+    long = load(isl=limit, osl=512, rate=0.1, name="long")
+    service = replace(one.service, classes=(*one.service.classes, long))
+    found = {s.quantity: s for s in sensitivities(one.models, service, [one.pd(1, 4)], latency_first=False)}
+    for quantity in ("rate", "concurrency", "bandwidth", "price"):
+        assert [r.factor for r in found[quantity].responses] == [0.5, 2.0], quantity
+        assert found[quantity].unanswered == ()
+    assert [r.factor for r in found["input_tokens"].responses] == [0.5]
+
+
+def test_every_factor_is_answered_or_has_a_reason():
+    one = moreh(1024, 8192, 480, 2.0)
+    for found in explored(one, [one.pd(1, 4), one.colocated(5)]).values():
+        told = [r.factor for r in found.responses] + [u.factor for u in found.unanswered]
+        assert sorted(told) == [0.5, 2.0]
+        assert all(u.reason for u in found.unanswered)
+
+
+def test_progress_counts_the_quantities():
+    one = moreh(1024, 8192, 480, 2.0)
+    seen = []
+    found = sensitivities(
+        one.models,
+        one.service,
+        [one.pd(1, 4)],
+        latency_first=False,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert seen == [(i + 1, len(found)) for i in range(len(found))]
 
 
 def test_the_network_matters_to_disaggregated_layouts_only():

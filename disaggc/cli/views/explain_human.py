@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from disaggc.cli.sensitive import Sensitive
 from disaggc.cli.views.plan_human import against, alternatives, ratio_text
-from disaggc.cli.views.sensitive_human import sensitivity_rows
+from disaggc.cli.views.sensitive_human import sensitivity_rows, unanswered
+from disaggc.cli.views.terms_human import terms_lines
 from disaggc.cli.views.text import Paint, table
 from disaggc.ir.plan import DeploymentPlan, KvLink, Pool, ServicePlan, Timings
 from disaggc.units import format_bytes, format_duration, format_speed
@@ -85,12 +86,16 @@ def _service(service: ServicePlan, changes: Sensitive | None, paint: Paint) -> I
         yield from table((_link(link) for link in service.links), indent="    ")
         lease = f"; lease {service.connector.lease_s} s" if service.connector else ""
         yield f"    prompts under {service.skip_prefill_below:,} uncached tokens are prefilled by decode{lease}"
+    if changes is not None and changes.terms is not None:
+        yield ""
+        yield from terms_lines(changes.terms)
     if service.alternatives:
         yield ""
         yield from table(alternatives(service.alternatives))
     if changes is not None:
         yield ""
         yield from table(sensitivity_rows(changes))
+        yield from (f"  {line}" for line in unanswered(changes))
 
 
 def _pool(pool: Pool, used: float | None) -> Iterator[str]:

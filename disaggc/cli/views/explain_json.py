@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from disaggc.cli.views.document import Document, Item
+from disaggc.cli.views.terms_items import TermsItem, terms_item
 from disaggc.diagnostics.render.json import DiagnosticItem, items
 from disaggc.ir.plan import (
     Alternative,
@@ -21,7 +22,8 @@ from disaggc.ir.plan import (
     Shape,
     Timings,
 )
-from disaggc.perf.sensitivity import Quantity, Sensitivity
+from disaggc.perf.changed import Quantity
+from disaggc.perf.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
     from disaggc.cli.sensitive import Sensitive
@@ -74,6 +76,13 @@ class ResponseItem(Item):
     """Null without prices."""
 
 
+class UnansweredItem(Item):
+    """A factor at which there is nothing to tell."""
+
+    factor: float
+    reason: str
+
+
 class BreakEvenItem(Item):
     """Where another layout becomes the better one."""
 
@@ -92,6 +101,8 @@ class SensitivityItem(Item):
     value: float
     """Now: tokens, requests per second, requests, bytes per second of one network card, or money per hour."""
     responses: tuple[ResponseItem, ...]
+    unanswered: tuple[UnansweredItem, ...]
+    """Factors without a response, and why."""
     break_evens: tuple[BreakEvenItem, ...]
 
 
@@ -129,6 +140,8 @@ class ServiceReasons(Item):
     """Requests per second at which one more prefill node pays; null where not computed."""
     skip_prefill_below: int
     """Uncached prompt tokens under which decode prefills alone."""
+    terms: TermsItem | None
+    """What the predictions are made of; null where they cannot be taken apart."""
     sensitivity: tuple[SensitivityItem, ...]
     """By quantity."""
     run: RunItem | None
@@ -173,6 +186,7 @@ def _service(service: ServicePlan, changes: Sensitive | None, requests: int | No
         alternatives=service.alternatives,
         prefill_doubling_rate=service.prefill_doubling_rate,
         skip_prefill_below=service.skip_prefill_below,
+        terms=None if changes is None or changes.terms is None else terms_item(changes.terms),
         sensitivity=() if changes is None else tuple(_sensitivity(s, changes) for s in changes.found),
         run=None if run is None or requests is None else RunItem(requests=requests, predicted=run),
     )
@@ -181,7 +195,7 @@ def _service(service: ServicePlan, changes: Sensitive | None, requests: int | No
 def _sensitivity(found: Sensitivity, changes: Sensitive) -> SensitivityItem:
     return SensitivityItem(
         quantity=found.quantity,
-        value=_rounded(found.value),
+        value=float(f"{found.value:.12g}"),
         responses=tuple(
             ResponseItem(
                 factor=r.factor,
@@ -191,6 +205,7 @@ def _sensitivity(found: Sensitivity, changes: Sensitive) -> SensitivityItem:
             )
             for r in found.responses
         ),
+        unanswered=tuple(UnansweredItem(factor=u.factor, reason=u.reason) for u in found.unanswered),
         break_evens=tuple(
             BreakEvenItem(
                 value=_rounded(b.value),

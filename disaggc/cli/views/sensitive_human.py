@@ -25,10 +25,10 @@ def sensitivity_rows(changes: Sensitive) -> Iterator[tuple[str, ...]]:
     yield (
         "if this changes",
         "now",
-        "halved: tok/s",
-        "e2e",
-        "doubled: tok/s",
-        "e2e",
+        "halved: total tok/s",
+        "e2e p50",
+        "doubled: total tok/s",
+        "e2e p50",
         "another layout is better",
     )
     for found in changes.found:
@@ -46,6 +46,17 @@ def sensitivity_rows(changes: Sensitive) -> Iterator[tuple[str, ...]]:
                 cells += [f"{response.total_tok_per_s:.2f}x", wait]
         where = ", ".join(_break_even(found, b, changes) for b in found.break_evens)
         yield (_WORDS[found.quantity], _value(found, found.value, changes), *cells, where)
+
+
+def unanswered(changes: Sensitive) -> Iterator[str]:
+    """What the dashes of the table stand for."""
+    by_reason: dict[str, list[str]] = {}
+    for found in changes.found:
+        for one in found.unanswered:
+            how = "halved" if one.factor < 1 else "doubled"
+            by_reason.setdefault(one.reason, []).append(f"{_WORDS[found.quantity]} {how}")
+    for reason, cells in by_reason.items():
+        yield f"-: {', '.join(cells)}: {reason}"
 
 
 def _break_even(found: Sensitivity, b: BreakEven, changes: Sensitive) -> str:
