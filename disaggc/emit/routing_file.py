@@ -13,6 +13,7 @@ from disaggc.diagnostics.model import Outcome, error
 from disaggc.emit.engine_part import EnginePart
 from disaggc.ir.canonical import fingerprint
 from disaggc.ir.plan import DeploymentPlan, Literally, Pool, Replica, Role, ServicePlan
+from disaggc.ir.wording import faults
 from disaggc.routing.limits import Admission, ApiKeySource, ClassEntry, Health, Listen, Timeouts
 from disaggc.routing.table import Dialect, KvEndpoint, Policy, PoolEntry, ReplicaEntry, RoutingTable
 
@@ -63,9 +64,8 @@ def routing_table(
             classes={name: ClassEntry(priority=p) for name, p in sorted(service.priorities.items())},
         )
     except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"])) or "routing file"
-        text = f"the routing file of service `{service.name}` cannot be written: `{place}`: {first['msg']}"
+        fault = faults(problem, "routing file")[0]
+        text = f"the routing file of service `{service.name}` cannot be written: {fault}"
         return Outcome(None, (error("DGC602", text, ("services", service.name)),))
     return Outcome(table)
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pydantic import ValidationError
 
 from disaggc.ir.plan import DeploymentPlan
+from disaggc.ir.wording import faults
 
 SAVED_PLAN = "disaggc.saved-plan/v1"
 """Name of the file format written by `disaggc plan --out`."""
@@ -66,9 +67,7 @@ def read_saved_plan(text: str) -> DeploymentPlan:
     try:
         plan = DeploymentPlan.model_validate_json(json.dumps(body))
     except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise UnreadablePlanError(f"`plan.{place}`: {first['msg'].lower()}") from None
+        raise UnreadablePlanError(faults(problem, "plan", under="plan.")[0]) from None
     if fingerprint(plan) != document.get("fingerprint"):
         raise UnreadablePlanError("the plan was changed after it was saved: its fingerprint does not match")
     return plan

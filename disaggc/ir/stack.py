@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from disaggc.ir.wording import faults
+
 
 class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -48,8 +50,7 @@ def load_stack(text: str) -> Stack:
     try:
         return Stack.model_validate_json(text)
     except ValidationError as problem:
-        first = problem.errors(include_url=False, include_input=False)[0]
-        raise StackError(f"`{'.'.join(map(str, first['loc'])) or 'file'}`: {first['msg']}") from None
+        raise StackError(faults(problem, "file")[0]) from None
 
 
 def dump_stack(stack: Stack) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from disaggc.ir.plan import Role
+from disaggc.ir.wording import faults
 from disaggc.routing.limits import (
     Admission,
     ApiKeySource,
@@ -233,10 +234,7 @@ def load_table(text: str | bytes) -> RoutingTable:
     try:
         return RoutingTable.model_validate(json.loads(text))
     except ValidationError as exc:
-        lines = [
-            f"`{'.'.join(map(str, e['loc'])) or 'table'}`: {e['msg']}" for e in exc.errors(include_url=False)
-        ]
-        raise TableError("\n".join(lines)) from None
+        raise TableError("\n".join(faults(exc, "table"))) from None
     except (ValueError, RecursionError) as exc:
         raise TableError(f"not JSON: {exc}") from None
 

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from disaggc.ir.wording import faults
+
 
 class Kind(StrEnum):
     """What goes wrong."""
@@ -89,9 +91,7 @@ def read_fault(text: bytes) -> Fault:
     try:
         return Fault.model_validate_json(text)
     except ValidationError as exc:
-        raise FaultError(
-            "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
-        ) from None
+        raise FaultError("; ".join(faults(exc, "fault"))) from None
 
 
 class Faults:

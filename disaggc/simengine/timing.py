@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from disaggc.ir.plan import Pool, Role
+from disaggc.ir.wording import faults
 from disaggc.perf.engine_model import StepTimes
 from disaggc.perf.models import Models
 from disaggc.perf.transfer import Endpoint, KvPath, kv_path
@@ -134,8 +135,7 @@ def read_timing(text: str | bytes) -> Timing:
     try:
         return Timing.model_validate_json(text)
     except ValidationError as exc:
-        faults = (f"`{'.'.join(map(str, e['loc'])) or 'table'}`: {e['msg']}" for e in exc.errors())
-        raise TimingError("\n".join(faults)) from None
+        raise TimingError("\n".join(faults(exc, "table"))) from None
 
 
 def timing_of(models: Models, service: ResolvedService, pool: Pool, *, same_node: bool = False) -> Timing:

@@ -1,4 +1,8 @@
+import copy
+import functools
 import json
+import operator
+import re
 
 import pytest
 from hypothesis import given
@@ -153,3 +157,34 @@ def test_break_even():
     assert path_for(uncached_tokens=15, skip_below=0, block_size=16) is Path.LOCAL
     assert path_for(uncached_tokens=16, skip_below=0, block_size=16) is Path.REMOTE
     assert path_for(uncached_tokens=500, skip_below=512, block_size=16) is Path.LOCAL
+
+
+JUNK = [None, True, -1, 0, 1.5, 1e400, 10**30, "", "x y", "x" * 600, [], [None], {}, {"x": 1}]
+FOREIGN = re.compile(
+    r"Input should|Value error|Tuple should|String should|List should|Dictionary|valid dictionary|validation|Field required|Extra inputs"
+)
+
+
+def places(value, path=()):
+    yield path
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, below in inner:
+        yield from places(below, (*path, key))
+
+
+def test_every_fault_is_said_in_our_words():
+    whole = json.loads(dump_table(loads(table())))
+    said = set()
+    for path in places(whole):
+        for junk in JUNK if path else ([], 5, {}):
+            changed = copy.deepcopy(whole) if path else junk
+            if path:
+                *outer, last = path
+                functools.reduce(operator.getitem, outer, changed)[last] = junk
+            try:
+                load_table(json.dumps(changed))
+            except TableError as fault:
+                said |= {line.partition(": ")[2] for line in str(fault).splitlines()}
+    assert len(said) > 15
+    assert [line for line in sorted(said) if FOREIGN.search(line)] == []
+    assert "0 entries, at least 1 wanted" in said
