@@ -174,6 +174,24 @@ def test_a_ramp_and_uneven_lengths(capsys, spec):
     assert served[1] == pytest.approx(300 * 1152 * 0.75, rel=0.05)
 
 
+def test_what_no_request_saw_is_no_figure(capsys, spec):
+    code, out, _ = run(capsys, spec, "--mode", "2P2D", "--bench", "16k/128/4", "--requests", 20)
+    assert code == 0
+    row = next(line for line in out.splitlines() if line.strip().startswith("2P2D"))
+    assert row.split()[:4] == ["2P2D", "20", "20", "-"]
+    assert "20 of 20 requests longer than the context limit" in out
+
+
+def test_prompts_below_the_break_even_are_told(capsys, spec):
+    _, out, _ = run(capsys, spec, "--mode", "plan", "--bench", "8/64/4", "--requests", 20)
+    told = "20 of 20 prompts computed by decode, too short to hand over"
+    assert (told in out) is ("P" in out.split("plan (")[1].split(")")[0])
+    _, out, _ = run(capsys, spec, "--mode", "2P2D", "--bench", "8/64/4", "--requests", 20)
+    assert told in out, "no block of KV is whole"
+    _, out, _ = run(capsys, spec, "--mode", "2P2D", "--bench", "2k/64/4", "--requests", 20)
+    assert "computed by decode" not in out
+
+
 def test_runs_of_a_sweep_are_told_apart_over_time(capsys, spec):
     _, out, _ = run(
         capsys, spec, "--mode", "2P2D", "--bench", "2k/128", "--sweep", "concurrency=4,8", "--requests", 40

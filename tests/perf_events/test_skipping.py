@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from disaggc.perf.events.curve import steps_in, time_of
@@ -172,6 +172,10 @@ def test_sequences_that_outgrow_memory_are_preempted_and_still_end():
 
 
 @settings(max_examples=examples(60))
+@example(asks=[(0.0, 50, 198, False), (1.0, 377, 74, False)], seqs=2, kv_tokens=700, ranks=1)
+@example(
+    asks=[(0.0, 139, 155, False), (1.0, 397, 300, False), (3.5, 1, 1, False)], seqs=2, kv_tokens=700, ranks=1
+)
 @given(
     st.lists(
         st.tuples(st.floats(0, 5), st.integers(1, 400), st.integers(1, 300), st.booleans()),

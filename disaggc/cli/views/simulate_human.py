@@ -110,7 +110,8 @@ _OF_RUN: tuple[tuple[str, _Figure, Callable[[float], str]], ...] = (
 
 def _cells(run: Run, number: int, *, first: bool) -> Iterator[str]:
     seen = run.classes[number]
-    yield from (shown(of(seen)) for _, of, shown in _OF_CLASS)
+    answered = seen.requests > seen.failed
+    yield from (shown(of(seen)) if answered or title == "failed" else "-" for title, of, shown in _OF_CLASS)
     if not first:
         return
     for _, figure, shown in _OF_RUN:
@@ -148,6 +149,11 @@ def _notes(runs: Sequence[Simulated]) -> Iterator[str]:
         for seen in done.run.classes:
             for reason, count in seen.losses.items():
                 yield f"{_named(done, runs)}: {count:,} of {seen.requests:,} requests {words.get(reason, reason)}"
+            if seen.local and ratio_of(done.run) is not None:
+                yield (
+                    f"{_named(done, runs)}: {seen.local:,} of {seen.requests:,} prompts computed by decode, "
+                    "too short to hand over"
+                )
             if seen.cached:
                 yield f"{_named(done, runs)}: prefix caches had {seen.cached:.0%} of the prompt tokens"
         preempted = sum(pool.preemptions for pool in done.run.pools)

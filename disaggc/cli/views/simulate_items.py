@@ -26,6 +26,8 @@ class ClassItem(Item):
     """Without a whole answer."""
     losses: dict[str, int]
     """Failed requests by reason: refused, too-long, lease-expired, replica-failed."""
+    prefilled_locally: int
+    """Prompts computed by the replica that answered; with prefill pools, those below the break-even."""
     cached_share: float
     """Of the prompt tokens, those that prefix caches had."""
     within_objectives: int

@@ -105,6 +105,7 @@ def _class(c: ClassRun) -> ClassItem:
         requests=c.requests,
         failed=c.failed,
         losses=dict(c.losses),
+        prefilled_locally=c.local,
         cached_share=_rounded(c.cached),
         within_objectives=c.good,
         ttft_ms=_spread(c.ttft),

@@ -91,7 +91,7 @@ class Batch:
 
     def join(self, flight: Flight, steps: float) -> float:
         """In the batch from the next boundary on, for so many steps; that boundary."""
-        start = math.ceil(self.steps - SNAP)
+        start = flight.begun = math.ceil(self.steps - SNAP)
         self.running[flight] = None
         self._counts[flight.stream] += 1
         self.size += 1
@@ -125,11 +125,16 @@ class Batch:
     def preempted(self) -> Flight:
         """The last to join, out of the batch, with its whole context to be computed again."""
         flight = next(reversed(self.running))
-        context = self.leave(flight)
+        self.leave(flight)
         flight.epoch += 1
         flight.paused_s = self.at_s
-        flight.left = max(1.0, flight.osl - (context - flight.isl))
-        flight.done, flight.todo = 0.0, context
+        if flight.first_s > self.at_s:  # the first token was still to come
+            flight.first_s, flight.paused_s = -1.0, -1.0
+        whole = max(
+            0, math.floor(self.steps - flight.begun + SNAP)
+        )  # the token of the step that runs is lost
+        flight.left = max(1.0, flight.left - whole * self.per_step)
+        flight.done, flight.todo = 0.0, flight.isl + flight.osl - flight.left
         self._tidy()
         return flight
 

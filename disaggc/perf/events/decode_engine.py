@@ -140,6 +140,7 @@ class DecodeEngine:
 
     def _finish(self, now: float) -> None:
         for flight in self.batch.finished():
+            flight.first_s = min(flight.first_s, now)  # told for the batch it joined; others left it since
             self.owner.finished(flight, now)
 
     def _join_fetched(self, flight: Flight, now: float) -> None:

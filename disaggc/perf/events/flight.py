@@ -31,8 +31,8 @@ class Flight:
     """
 
     __slots__ = (
-        "base", "blocks", "cached", "done", "end_s", "epoch", "expires_s", "first_s", "isl", "last_step_s", "left",
-        "loss", "osl", "paused_s", "prefill", "prefilled_s", "queued", "reused", "sent_s", "server", "source",
+        "base", "begun", "blocks", "cached", "done", "end_s", "epoch", "expires_s", "first_s", "isl", "last_step_s",
+        "left", "loss", "osl", "paused_s", "prefill", "prefilled_s", "queued", "reused", "sent_s", "server", "source",
         "stream", "todo", "tries", "wanted",
     )  # fmt: skip
 
@@ -52,6 +52,7 @@ class Flight:
         self.queued = False
         self.expires_s = 0.0
         self.base = 0.0
+        self.begun = 0
         self.fresh()
 
     def fresh(self) -> None:

@@ -59,6 +59,7 @@ def _class(caller: Caller, itl: Histogram) -> ClassRun:
         itl=Spread.of_histogram(itl),
         tpot=Spread.of([_tpot(f) for f in whole if f.osl > 1]),
         e2e=Spread.of([f.end_s - f.sent_s for f in whole]),
+        local=sum(f.source is None for f in whole),
         cached=sum(f.reused for f in whole) / max(1, sum(f.isl for f in whole)),
     )
 

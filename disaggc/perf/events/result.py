@@ -37,7 +37,7 @@ class Spread:
 class ClassRun:
     """What one class saw. failed: requests without a whole answer, by reason in `losses`; good: those within bounds.
 
-    cached: share of the prompt tokens that prefix caches had.
+    cached: share of the prompt tokens that prefix caches had. local: prompts computed where they were answered.
     """
 
     name: str
@@ -50,6 +50,7 @@ class ClassRun:
     tpot: Spread
     e2e: Spread
     cached: float = 0.0
+    local: int = 0
 
 
 @dataclass(frozen=True, slots=True)
