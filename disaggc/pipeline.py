@@ -95,6 +95,7 @@ def compile_plan(
 
 def _solved(resolved: ResolvedSpec, lock: Lock | None) -> Outcome[DeploymentPlan]:
     """The plan that solver and verifier agree on. The solver is imported here: checks must not wait for it."""
+    from disaggc.perf.calibration_use import unused_by_plan
     from disaggc.perf.models import Models
     from disaggc.solve.api import solve_spec
     from disaggc.solve.lower import lower
@@ -108,8 +109,11 @@ def _solved(resolved: ResolvedSpec, lock: Lock | None) -> Outcome[DeploymentPlan
         case Infeasible() | Unproven() as none:
             return Outcome(None, (*models.diagnostics, *none.diagnostics))
         case Solution() as solution:
-            plan = lower(models.value, solution)
-            return Outcome(plan, (*models.diagnostics, *solution.diagnostics, *verify(plan, resolved)))
+            plan, known = lower(models.value, solution), models.value.calibration
+            unused = () if known is None else unused_by_plan(known, resolved, plan)
+            return Outcome(
+                plan, (*models.diagnostics, *solution.diagnostics, *unused, *verify(plan, resolved))
+            )
         case other:
             assert_never(other)
 

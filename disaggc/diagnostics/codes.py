@@ -95,6 +95,11 @@ _TABLE = (
         "The library has no measured step times of this model on this accelerator; hardware priors are used.",
     ),
     Code(
+        "DGC209",
+        "calibration-not-used",
+        "The calibration file says nothing of a service, or not in the shapes planned; hardware priors are used.",
+    ),
+    Code(
         "DGC240",
         "engine-refuses",
         "The installed vLLM's own argument parser refuses a generated command line.",

@@ -9,6 +9,7 @@ from disaggc.diagnostics import Diagnostic, Outcome, error, has_errors, warning
 from disaggc.ir.plan import Role, Shape
 from disaggc.perf.aiconfigurator import Aiconfigurator, informed
 from disaggc.perf.calibration_file import Calibration, read_calibration
+from disaggc.perf.calibration_use import unused_by_spec
 from disaggc.perf.constants import Constants, latin_draws
 from disaggc.perf.engine_model import EngineModel, StepTimes
 from disaggc.perf.memory import Fit, MemoryDemand, NoFit, fit
@@ -38,7 +39,7 @@ class Models:
 
     @classmethod
     def of(cls, resolved: ResolvedSpec) -> Outcome[Models]:
-        """Models for a spec; a calibration file that cannot be used is DGC206, a library that is missing DGC207."""
+        """Models for a spec; a calibration file that is bad is DGC206, one without use DGC209, no library DGC207."""
         library, found = _library(resolved)
         if resolved.calibration is None:
             return Outcome(None if has_errors(found) else cls(resolved, None, library), found)
@@ -46,6 +47,8 @@ class Models:
         found = (*read.diagnostics, *found)
         if read.failed or has_errors(found):
             return Outcome(None, found)
+        if read.value is not None:
+            found = (*found, *unused_by_spec(read.value, resolved))
         return Outcome(cls(resolved, read.value, library), found)
 
     def constants(self, service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> Constants:
