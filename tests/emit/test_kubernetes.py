@@ -197,6 +197,10 @@ def test_line_10_a_link_inside_the_node_is_not_there_for_pods():
     lost = [d for d in findings(one_box(), KubernetesTarget()) if d.severity is Severity.ERROR]
     assert [d.code for d in lost] == ["DGC602"]
     assert "DGC602" in codes(one_box(), SETTINGS)
+    for settings, asks in ((KubernetesTarget(), True), (SETTINGS, False)):
+        (found,) = [d for d in findings(one_box(), settings) if d.code == "DGC602"]
+        assert ("set `rdma_resource`" in (found.help or "")) is asks
+        assert "that predictions count on" in found.message
     assert pods(one_box(), SETTINGS)
 
 

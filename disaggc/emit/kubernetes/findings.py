@@ -11,6 +11,7 @@ from disaggc.emit.kubernetes.pods import GROUP_LABEL
 from disaggc.emit.quoting import UnsafeTextError, process_text
 from disaggc.ir.plan import DeploymentPlan, ServicePlan
 from disaggc.spec.model import KubernetesTarget
+from disaggc.units import format_speed
 
 OLDEST_MINOR = 20
 
@@ -93,15 +94,18 @@ def _of_service(
             (*at, "model"),
             help="write `weights: /path`",
         )
-    if any(link.transport == "link" for link in service.links):
+    inside = [link for link in service.links if link.transport == "link"]
+    if inside:
         lost = settings.rdma_resource is None and not plan.allow_tcp
         report = error if lost else warning
         yield report(
             "DGC602",
             f"service `{service.name}` moves KV over the link inside a node, but a pod sees only its own "
-            f"accelerators: KV goes over {'TCP' if settings.rdma_resource is None else 'the RDMA cards'} instead",
+            f"accelerators: KV goes over {'TCP' if settings.rdma_resource is None else 'the RDMA cards'} instead, "
+            f"slower than the {format_speed(max(link.bandwidth for link in inside))} that predictions count on",
             ("targets", "kubernetes"),
-            help="set `rdma_resource`, or use target `systemd` or `compose` on a single node",
+            help=("set `rdma_resource`, or " if settings.rdma_resource is None else "")
+            + "use target `systemd` or `compose` on a single node",
         )
     ports = sorted({replica.ports.http for pool in service.pools for replica in pool.replicas})
     if settings.inference_pool and len(ports) > 1:
