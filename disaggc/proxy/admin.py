@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from disaggc.proxy.board import PerReplica, Shared, replica_cell
-from disaggc.proxy.exposition import render, render_pairs, sketches
+from disaggc.proxy.exposition import render, render_pairs, render_tables, sketches
 from disaggc.proxy.service import class_names, read_secret
 from disaggc.routing.roles import seats
 from disaggc.routing.table import ReplicaState, RoutingTable, TableError, dump_table, load_table
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MAX_TABLE = 16 << 20
+SHOWN = 8
 
 
 @contextlib.asynccontextmanager
@@ -99,6 +100,12 @@ def _error(status: int, message: str) -> web.Response:
     return web.json_response({"error": message}, status=status)
 
 
+def _some(addresses: Iterable[str]) -> str:
+    listed = sorted(addresses)
+    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+    return f"{', '.join(listed[:SHOWN])}{more}"
+
+
 class Desk:
     """The handlers."""
 
@@ -112,6 +119,7 @@ class Desk:
             control.board, class_names(control.table), control.slots, generation=control.table.generation
         )
         text += render_pairs(control.canaries.sent, control.canaries.apart)
+        text += render_tables(control.file.refusals, rejected=control.file.rejected is not None)
         return web.Response(text=text, content_type="text/plain", charset="utf-8")
 
     async def health(self, _: web.Request) -> web.Response:
@@ -120,7 +128,12 @@ class Desk:
         handles = list(control.handles.values())
         current = [h for h in handles if h.acknowledged >= control.table.generation]
         good = len(current) == control.board.workers and not control.draining
-        said = {"workers": len(current), "draining": control.draining, "generation": control.table.generation}
+        said = {
+            "workers": len(current),
+            "draining": control.draining,
+            "generation": control.table.generation,
+            "routing_file_rejected": control.file.rejected,
+        }
         return web.json_response(said, status=200 if good else 503)
 
     async def routing(self, _: web.Request) -> web.Response:
@@ -132,21 +145,25 @@ class Desk:
         try:
             table = load_table(await request.read())
         except TableError as exc:
-            return _error(400, str(exc))
+            return self._refused(400, str(exc))
         return await self._apply(table)
+
+    def _refused(self, status: int, message: str) -> web.Response:
+        self._control.file.refusals["admin"] += 1
+        return _error(status, message)
 
     async def _apply(self, table: RoutingTable) -> web.Response:
         control = self._control
         fixed = control.table
         if (table.service, table.listen) != (fixed.service, fixed.listen):
-            return _error(409, "`service` and `listen` need a restart of the proxy")
+            return self._refused(409, "`service` and `listen` need a restart of the proxy")
         try:
             refusals = await control.apply(table, persist=True)
         except ValueError as exc:
-            return _error(409, str(exc))
+            return self._refused(409, str(exc))
         if refusals:
-            return _error(503, "; ".join(refusals))
-        return web.json_response({"generation": table.generation, "kept": control.kept})
+            return self._refused(503, "; ".join(refusals))
+        return web.json_response({"generation": table.generation, "kept": control.file.kept})
 
     async def pools(self, _: web.Request) -> web.Response:
         """Every replica: role, state, health, load."""
@@ -185,7 +202,8 @@ class Desk:
         address = request.query.get("replica", "")
         table = self._control.table
         if address not in self._control.slots:
-            return _error(404, "no replica has this address")
+            asked = f"no replica has the address `{address}`" if address else "say which: `?replica=ADDRESS`"
+            return _error(404 if address else 400, f"{asked}; there are {_some(self._control.slots)}")
         pools = tuple(
             pool.model_copy(
                 update={

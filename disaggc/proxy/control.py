@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import signal
 import socket
 from pathlib import Path
@@ -19,7 +18,8 @@ from disaggc.proxy.board import MAX_REPLICAS, Board, Total
 from disaggc.proxy.canaries import Canaries
 from disaggc.proxy.probes import Probes
 from disaggc.proxy.spawn import WorkerHandle, listeners, worker_process
-from disaggc.routing.table import RoutingTable, TableError, dump_table, load_table
+from disaggc.proxy.tables import RoutingFile
+from disaggc.routing.table import RoutingTable, TableError
 
 _LOG = logging.getLogger(__name__)
 RESTART_S = 0.5
@@ -35,18 +35,15 @@ class Control:
     """All of one proxy's processes."""
 
     def __init__(self, path: Path | None, table: RoutingTable, *, workers: int) -> None:
-        self.path = path
+        self.file = RoutingFile(path)
         self.table = table
         self.board = Board.create(workers)
         self.slots: dict[str, int] = {}
         self.handles: dict[int, WorkerHandle] = {}
         self.draining = False
-        self.kept = True
-        """Whether the routing file has the table in effect."""
         self._listeners: list[socket.socket] = []
         self._stop = asyncio.Event()
         self._reload = asyncio.Event()
-        self._seen: tuple[int, int, int] | None = None
         self._applying = asyncio.Lock()
         self._assign(table)
         self.probes = Probes(self)
@@ -62,7 +59,6 @@ class Control:
         loop.add_signal_handler(signal.SIGHUP, self._reload.set)
         where = self.table.listen
         self._listeners = listeners(where.host, where.port, count=self.board.workers)
-        self._seen = self._stamp()
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(admin_site(self))
             await stack.enter_async_context(metrics_site(self))
@@ -156,21 +152,8 @@ class Control:
                 self.table, self.slots = before
                 return refusals
             if persist:
-                self._keep_file(table)
+                self.file.keep(table)
             return []
-
-    def _keep_file(self, table: RoutingTable) -> None:
-        """Write the table in effect where it will be read after a restart; a mounted ConfigMap cannot be written."""
-        if self.path is None:
-            return
-        try:
-            _replace(self.path, dump_table(table))
-        except OSError as exc:
-            self.kept = False
-            _LOG.warning("generation %d is in effect but not in the routing file: %s", table.generation, exc)
-        else:
-            self.kept = True
-            self._seen = self._stamp()
 
     async def acknowledged(self, seconds: float) -> list[str]:
         """Wait until every worker has the table in effect; what they refused, or who did not answer."""
@@ -191,40 +174,23 @@ class Control:
         ]
 
     async def _watch_file(self) -> None:
-        """The routing file replaced, or SIGHUP: read it again. A bad file is said and the table in effect stays."""
+        """Read the routing file when it was replaced, at once after SIGHUP. A bad one changes nothing and is said."""
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._reload.wait(), WATCH_S)
-            stamp = self._stamp()
-            if self.path is None or (stamp == self._seen and not self._reload.is_set()):
-                continue
             self._reload.clear()
-            self._seen = stamp
-            try:
-                refusals = await self.apply(load_table(self.path.read_bytes()), persist=False)
-            except (TableError, StaleError, OSError) as exc:
-                _LOG.error("the routing file is not used: %s", exc)
+            if not self.file.changed():
                 continue
-            for refusal in refusals:
-                _LOG.error("the routing file is not used: %s", refusal)
-
-    def _stamp(self) -> tuple[int, int, int] | None:
-        if self.path is None:
-            return None
-        try:
-            stat = self.path.stat()
-        except OSError:
-            return self._seen
-        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+            try:
+                refusals = await self.apply(self.file.read(self.table), persist=False)
+            except (TableError, StaleError, OSError) as exc:
+                refusals = [str(exc)]
+            if refusals:
+                self.file.reject("; ".join(refusals))
+            else:
+                self.file.accept()
 
     @property
     def requests_open(self) -> int:
         """Requests in flight over all workers."""
         return int(self.board.total(Total.REQUESTS_OPEN))
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write so that a reader sees the old file or the new one, never a part."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text)
-    beside.replace(path)

@@ -165,6 +165,19 @@ def render_pairs(canaries: Mapping[str, int], apart: Iterable[tuple[str, str]]) 
     return "\n".join(lines) + "\n"
 
 
+def render_tables(refusals: Mapping[str, int], *, rejected: bool) -> str:
+    """What became of new routing tables, as text. refusals: how many were not put in effect, by their source."""
+    counts = [(f'source="{source}"', float(count)) for source, count in refusals.items()]
+    lines = [
+        *_metric("routing_refused_total", "counter", "Routing tables not put in effect.", samples=counts),
+        *_metric(
+            "routing_file_rejected", "gauge", "1 while the routing file as it is now is not in effect.",
+            samples=[("", float(rejected))],
+        ),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
 def sketches(board: Board, classes: Sequence[str]) -> dict[str, dict[str, LengthSketch]]:
     """Length sketches by class, finer than a scrape needs: what re-planning takes."""
     found: dict[str, dict[str, LengthSketch]] = {}

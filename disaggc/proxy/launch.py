@@ -12,8 +12,9 @@ import uvloop
 
 from disaggc.proxy.control import Control
 from disaggc.proxy.service import SecretError, read_secret
+from disaggc.proxy.tables import newest
 from disaggc.routing.limits import Listen
-from disaggc.routing.table import RoutingTable, TableError, load_table
+from disaggc.routing.table import RoutingTable, TableError
 
 
 class LaunchError(Exception):
@@ -23,7 +24,7 @@ class LaunchError(Exception):
 def read_table(config: Path, *, host: str | None, port: int | None) -> RoutingTable:
     """The table of a routing file with the command line's address; LaunchError with every fault of the file."""
     try:
-        table = load_table(config.read_bytes())
+        table = newest(config)
     except OSError as exc:
         raise LaunchError(f"the routing file cannot be read: {exc}") from None
     except TableError as exc:

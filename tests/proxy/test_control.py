@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from disaggc.proxy.launch import read_table
 from tests.proxy.engine import Engine
 from tests.proxy.harness import Reply, Stack, prompt, request, run
 
@@ -137,40 +138,71 @@ def test_live_tables_by_file_and_by_put(tmp_path):
         stack = Stack(decodes=[Engine("d0"), Engine("d1")])
         async with Proxy(stack, tmp_path, 2).up() as p:
             table = p.table(2)
+            before, live = p.path.read_text(), p.path.with_name("routing.json.live")
             table["pools"][1]["replicas"][0]["state"] = "draining"
             async with p.session.put("/admin/routing", json=table) as answer:
                 assert (answer.status, await answer.json()) == (200, {"generation": 2, "kept": True})
             for _ in range(6):
                 await stack.ask(prompt())
             assert stack.decodes[0].seen == []
-            assert json.loads(p.path.read_text())["generation"] == 2
+            assert p.path.read_text() == before, "the operator's file is the operator's"
+            assert json.loads(live.read_text())["generation"] == 2
             async with p.session.put("/admin/routing", json=p.table(1)) as answer:
                 assert answer.status == 409
             async with p.session.put("/admin/routing", data=b"{") as answer:
                 assert answer.status == 400
+            async with p.session.put("/admin/routing", json={**table, "models": []}) as answer:
+                assert (await answer.json())["error"] == "`models`: 0 entries, at least 1 wanted"
             async with p.session.put(
                 "/admin/routing", json={**table, "generation": 9, "service": "other"}
             ) as answer:
                 assert answer.status == 409
+            assert await p.metric("routing_refused_total") == 4
+            assert await p.metric("routing_file_rejected") == 0
             p.path.write_text("{ half a fi")
-            await asyncio.sleep(0.7)
+
+            async def rejected():
+                return await p.metric("routing_file_rejected") == 1
+
+            await eventually(rejected)
+            async with p.session.get("/health") as answer:
+                assert answer.status == 200
+                assert "not JSON" in (await answer.json())["routing_file_rejected"]
             assert (await stack.ask(prompt())).status == 200
             p.write(p.table(3))
 
             async def in_effect():
-                return await p.metric("routing_generation") == 3
+                wanted = {"routing_generation": 3, "routing_file_rejected": 0}
+                return {name: await p.metric(name) for name in wanted} == wanted
 
             await eventually(in_effect)
+            assert not live.exists(), "the operator's newer file stands"
             for _ in range(6):
                 await stack.ask(prompt())
             assert stack.decodes[0].seen
+
+    run(go())
+
+
+def test_a_drain_outlives_a_restart_until_the_file_is_newer(tmp_path):
+    async def go():
+        stack = Stack(decodes=[Engine("d0"), Engine("d1")])
+        async with Proxy(stack, tmp_path, 1).up() as p:
             async with p.session.post("/admin/drain", params={"replica": "chat/decode/1"}) as answer:
-                assert (await answer.json())["generation"] == 4
+                assert (await answer.json())["generation"] == 2
             async with p.session.get("/admin/pools") as answer:
                 states = {r["address"]: r["state"] for r in (await answer.json())["replicas"]}
             assert states["chat/decode/1"] == "draining"
             async with p.session.post("/admin/drain", params={"replica": "nobody"}) as answer:
                 assert answer.status == 404
+            async with p.session.post("/admin/drain", params={"address": "chat/decode/1"}) as answer:
+                assert answer.status == 400
+                assert "`?replica=ADDRESS`; there are chat/decode/0, " in (await answer.json())["error"]
+        started = read_table(p.path, host=None, port=None)
+        assert started.generation == 2, "a drain outlives a restart"
+        assert started.listen.admin_port == p.admin
+        p.write(p.table(3))
+        assert read_table(p.path, host=None, port=None).generation == 3
 
     run(go())
 
