@@ -28,6 +28,8 @@ from disaggc.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from disaggc.cli.sensitive import Sensitive
+    from disaggc.compilation import Compiled, Request
     from disaggc.diagnostics.codes import Code
 
 _CODE = re.compile(r"dgc\d+", re.IGNORECASE)
@@ -67,12 +69,7 @@ def explain(
 
     request = Request(files, tuple(sets or ()), target.value if target else None)
     done = compiled(request, upgrade=upgrade)
-    from disaggc.cli.progress import Waiting
-    from disaggc.cli.sensitive import sensitive
-
-    waiting = Waiting.of("trying other traffic", quiet=quiet)
-    changes = sensitive(done, request, requests=requests, progress=waiting.show)
-    waiting.bar.clear()
+    changes = _changes(done, request, requests=requests, quiet=quiet)
     if output is Format.HUMAN:
         console.report(done.report)
     if output is Format.JSON:
@@ -87,6 +84,17 @@ def explain(
             explain_text(done.plan, changes, paint=Paint(console.colored(sys.stdout)), requests=requests)
         )
     return exit_for(done.report.diagnostics, deny_warnings=False)
+
+
+def _changes(done: Compiled, request: Request, *, requests: int | None, quiet: bool) -> dict[str, Sensitive]:
+    """What other traffic and networks would do, which can take a while."""
+    from disaggc.cli.progress import Waiting
+    from disaggc.cli.sensitive import sensitive
+
+    waiting = Waiting.of("trying other traffic", quiet=quiet)
+    changes = sensitive(done, request, requests=requests, progress=waiting.show)
+    waiting.bar.clear()
+    return changes
 
 
 def _may_be_code(text: str) -> bool:
