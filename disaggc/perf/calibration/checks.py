@@ -23,6 +23,8 @@ _FLIGHT_GAP = 50.0
 """The same between requests in flight by Little's law and the cap: queues and drains of short runs stay far below."""
 _UNIT_SURELY = 50.0
 """Factor below the roofline that no prefix cache with a front end of its own, and no speculation, explains."""
+_UNIT_SLOW = 2000.0
+"""Factor above a single read of the weights that no batch and no context reaches: full ones take a hundred."""
 
 
 class Floor(Protocol):
@@ -137,18 +139,29 @@ def _in_flight(reading: Reading) -> str | None:
 
 
 def _in_another_unit(reading: Reading, floor: Floor | None) -> str | None:
-    """Times far below what any engine of this kind could reach are seconds where milliseconds belong."""
+    """Times that no engine of this kind could reach are seconds where milliseconds belong, or microseconds."""
     if floor is None:
         return None
-    for name, seen, least in (
-        ("token time", reading.tpot_s, floor.least_step_s()),
-        ("first token", reading.ttft_s, floor.least_prompt_s(reading.isl)),
-    ):
-        if math.isfinite(seen) and seen * _UNIT_SURELY < least:
-            return (
-                f"its {name} of {seen * 1000:.3g} ms is {least / seen:.3g} times faster than these accelerators "
-                "can be: another unit, or another model"
-            )
+    seen = {
+        "first token": (reading.ttft_s, floor.least_prompt_s(reading.isl)),
+        "token time": (reading.tpot_s, floor.least_step_s()),
+    }
+    known = {name: pair for name, pair in seen.items() if math.isfinite(pair[0])}
+    beaten = [name for name, (time, least) in known.items() if time < least]
+    surely = len(beaten) == len(seen) or any(time * _UNIT_SURELY < least for time, least in known.values())
+    if surely:
+        name = min(known, key=lambda each: known[each][0] / known[each][1])
+        time, least = known[name]
+        also = f", and its {' and its '.join(n for n in beaten if n != name)} too" if len(beaten) > 1 else ""
+        return (
+            f"its {name} of {time * 1000:.3g} ms is {least / time:.3g} times faster than these accelerators can be"
+            f"{also}: another unit, or another model"
+        )
+    if reading.tpot_s > _UNIT_SLOW * floor.least_step_s():
+        return (
+            f"its token time of {reading.tpot_s:.3g} s is {reading.tpot_s / floor.least_step_s():.3g} times that of "
+            "reading the weights once: another unit, or another model"
+        )
     return None
 
 

@@ -3,6 +3,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import pytest
+
 from disaggc.perf.calibration.checks import checked
 from disaggc.perf.calibration.formats import read_results
 from tests.perf.calibration.runs import Engine, written
@@ -128,3 +130,15 @@ def test_a_run_without_any_time_is_dropped(tmp_path):
     kept, dropped = one(tmp_path, **none)
     assert kept == []
     assert "no first-token time and no token time" in dropped[0]
+
+
+@pytest.mark.parametrize(
+    ("scale", "says"), [(1e-3, "first token too"), (1e3, "times that of reading the weights once")]
+)
+def test_another_unit_shows_without_duration_and_cap(tmp_path, scale, says):
+    """Both times below the peak at once is no prefix cache; a token of seconds is no batch."""
+    run = Engine().run("decode", 128, 256, 4)
+    times = {key: value * scale for key, value in run.items() if key.endswith("_ms")}
+    kept, dropped = one(tmp_path, floor=Floor(step=1e-3, token=4e-6), **{**run, **times, "duration": None})
+    assert kept == []
+    assert says in dropped[0]
