@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from disaggc.hosts.supervision import Supervision
 
 app = typer.Typer(
-    help="Run the processes of a plan on this machine: `build --target local --out DIR`, then `local up DIR`.",
+    help="Run the processes of a plan on this machine: `build --target local --out DIR`, then `local up DIR`. With "
+    "`--set targets.local.engine=sim` at the build they are engine doubles, which need no vLLM and no accelerator.",
     no_args_is_help=False,
     rich_markup_mode=None,
 )

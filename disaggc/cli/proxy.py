@@ -24,7 +24,10 @@ def proxy(
         int | None, typer.Option("--port", min=1, max=65535, help="Port instead of the file's.")
     ] = None,
 ) -> int:
-    """Serve until SIGTERM, then finish what runs."""
+    """Serve until SIGTERM, then finish what runs. `disaggc schema routing` describes the file.
+
+    On the administration port of the file: /metrics, /admin/pools, /admin/routing, /admin/drain?replica=ADDRESS.
+    """
     from disaggc.proxy.launch import LaunchError, launch
 
     try:

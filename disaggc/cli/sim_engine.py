@@ -13,7 +13,7 @@ def sim_engine(context: typer.Context) -> int:
     """Stand in for `vllm serve`: `disaggc sim-engine serve MODEL <the same flags>`.
 
     Own options, as flags or as DISAGGC_SIM_<NAME>: --timing FILE, --time-scale X, --kv-tokens N, --admin-port PORT,
-    --admin-host, --start-delay S, --engine-version V.
+    --admin-host, --start-delay S, --engine-version V. On the admin port: GET /state, POST and DELETE /faults.
     """
     from disaggc.simengine.launch import LaunchError, launch
 

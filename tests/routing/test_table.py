@@ -2,6 +2,7 @@ import copy
 import functools
 import json
 import operator
+import pathlib
 import re
 
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import strategies as st
 
 from disaggc.ir.plan import Role
 from disaggc.routing.roles import Path, paired_cohorts, path_for, seats
-from disaggc.routing.table import TableError, dump_table, load_table
+from disaggc.routing.table import RoutingTable, TableError, dump_table, load_table
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def replica(name="chat/decode/0", **more):
@@ -188,3 +191,11 @@ def test_every_fault_is_said_in_our_words():
     assert len(said) > 15
     assert [line for line in sorted(said) if FOREIGN.search(line)] == []
     assert "0 entries, at least 1 wanted" in said
+
+
+def test_schema_is_current(regen_golden):
+    path = ROOT / "schemas" / "routing.v1.json"
+    wanted = json.dumps(RoutingTable.model_json_schema(), indent=2) + "\n"
+    if regen_golden:
+        path.write_text(wanted)
+    assert path.read_text() == wanted, "run `make schemas` and review the difference"
