@@ -37,6 +37,18 @@ def test_a_start_says_everything_that_is_missing_first(built):
     assert not (built / "out" / "run" / "supervisor.sock").exists()
 
 
+def test_without_vllm_the_doubles_are_offered(built, tmp_path):
+    real = ("--set", "targets.local={base_port: 12000}")
+    none = disaggc(built, "build", "--out", str(tmp_path / "a"), *real)
+    assert none.returncode == 1
+    assert "`targets.local.engine: sim`" in none.stderr
+    lost = (*real, "--set", "services.chat.engine.command=no-such-vllm")
+    assert disaggc(built, "build", "--out", str(tmp_path / "b"), "-q", *lost).returncode == 0
+    up = disaggc(built, "local", "up", str(tmp_path / "b"), env=SECRETS)
+    assert up.returncode == 1
+    assert "targets.local.engine=sim" in up.stderr
+
+
 def test_a_folder_that_build_did_not_write_is_said(tmp_path):
     up = disaggc(tmp_path, "local", "up", ".")
     assert up.returncode == 1

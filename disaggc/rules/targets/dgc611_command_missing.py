@@ -20,13 +20,14 @@ def check(resolved: ResolvedSpec) -> Iterator[Finding]:
         return
     local = resolved.spec.targets.local
     doubles = resolved.target == "local" and local is not None and local.engine == "sim"
+    or_doubles = ", or `targets.local.engine: sim` for engine doubles" if resolved.target == "local" else ""
     for service in resolved.services:
         command = service.given.engine.command
         if command is None and not doubles:
             yield Finding(
                 f"`command` is missing, target {resolved.target} starts engines with it",
                 at(service, "engine"),
-                help="write e.g. `command: /opt/vllm/bin/vllm`",
+                help=f"write e.g. `command: /opt/vllm/bin/vllm`{or_doubles}",
                 at_key=True,
             )
         for place, given in (("engine", command), ("proxy", service.given.proxy.command)):
