@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from disaggc.ir.plan import Role
 from disaggc.routing.roles import Path, paired_cohorts, path_for, seats
-from disaggc.routing.table import RoutingTable, TableError, dump_table, load_table
+from disaggc.routing.schema import table_schema
+from disaggc.routing.table import TableError, dump_table, load_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -195,7 +196,7 @@ def test_every_fault_is_said_in_our_words():
 
 def test_schema_is_current(regen_golden):
     path = ROOT / "schemas" / "routing.v1.json"
-    wanted = json.dumps(RoutingTable.model_json_schema(), indent=2) + "\n"
+    wanted = json.dumps(table_schema(), indent=2) + "\n"
     if regen_golden:
         path.write_text(wanted)
     assert path.read_text() == wanted, "run `make schemas` and review the difference"
