@@ -14,7 +14,7 @@ import socket
 from pathlib import Path
 
 from disaggc.proxy.admin import admin_site, metrics_site
-from disaggc.proxy.board import MAX_REPLICAS, Board, Total
+from disaggc.proxy.board import MAX_REPLICAS, Board, Shared, Total
 from disaggc.proxy.canaries import Canaries
 from disaggc.proxy.probes import Probes
 from disaggc.proxy.spawn import WorkerHandle, listeners, worker_process
@@ -121,7 +121,9 @@ class Control:
         free = iter(sorted(set(range(MAX_REPLICAS)) - set(self.slots.values())))
         for address in wanted:
             if address not in self.slots:
-                self.slots[address] = next(free)
+                slot = self.slots[address] = next(free)
+                for cell in range(Shared.SIZE):  # another replica may have had it
+                    self.board.set_shared(slot, cell, 0.0)
 
     def part(self, apart: frozenset[tuple[str, str]]) -> None:
         """Tell every worker over which pairs no KV may go."""
@@ -129,7 +131,14 @@ class Control:
         for handle in self.handles.values():
             handle.writer.write(line)
 
+    def forget(self, address: str) -> None:
+        """Tell every worker that this engine has started anew: its prefix cache is empty."""
+        line = json.dumps({"forget": address}).encode() + b"\n"
+        for handle in self.handles.values():
+            handle.writer.write(line)
+
     def _order(self, handle: WorkerHandle) -> None:
+        handle.acknowledged, handle.refused = -1, None
         order = {"table": self.table.model_dump(mode="json"), "slots": self.slots}
         handle.writer.write(json.dumps(order).encode() + b"\n")
 
@@ -150,6 +159,8 @@ class Control:
             refusals = await self.acknowledged(ACK_S)
             if refusals:
                 self.table, self.slots = before
+                for handle in self.handles.values():  # those that took it go back
+                    self._order(handle)
                 return refusals
             if persist:
                 self.file.keep(table)

@@ -6,11 +6,12 @@ One fleet per generation; replicas that stay keep their connections and what is 
 from __future__ import annotations
 
 import random
+from array import array
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from disaggc.ir.plan import Role
-from disaggc.proxy.board import Board, PerReplica, Shared, replica_cell
+from disaggc.proxy.board import Board, PerReplica, Shared, Total, replica_cell
 from disaggc.proxy.engine_tls import engine_tls
 from disaggc.proxy.outbox import Outbox
 from disaggc.proxy.pool import ConnectionPool
@@ -61,6 +62,16 @@ class Replica:
         self.max_seqs = entry.max_seqs
         self.kv_tokens = entry.kv_tokens
         self.active = entry.state is ReplicaState.ACTIVE
+
+    def begin(self) -> None:
+        """Count from nought: another replica may have had the slot."""
+        for cell in range(self._first, self._first + PerReplica.SIZE):
+            self._cells[cell] = 0.0
+
+    def retire(self) -> None:
+        """No table has it any more: what still runs there must not count in its slot, which is another's next."""
+        self.pool.retire()
+        self._cells, self._first, self._others = memoryview(array("d", [0.0] * Total.SIZE)), 0, False
 
     @property
     def work(self) -> float:
@@ -151,10 +162,12 @@ class Fleet:
         tls = engine_tls(table)
         known = earlier.replicas if earlier else {}
         grouped: dict[Role, list[Replica]] = {role: [] for role in Role}
-        for seat in seats(table):
+        seated = [(seat, slots[seat.entry.address]) for seat in seats(table)]
+        # Nothing above has changed what an earlier generation uses: a table that cannot be used leaves it whole.
+        for seat, slot in seated:
             replica = _carried(known.get(seat.entry.address), seat.entry, table) or Replica(
                 seat.entry,
-                slot=slots[seat.entry.address],
+                slot=slot,
                 pool=ConnectionPool(
                     seat.entry.host,
                     seat.entry.port,
@@ -167,6 +180,8 @@ class Fleet:
                 view=view,
             )
             replica.role = seat.role
+            if earlier is not None and known.get(seat.entry.address) is not replica:
+                replica.begin()
             self.replicas[seat.entry.address] = replica
             grouped[seat.role].append(replica)
         self.prefills = tuple(grouped[Role.PREFILL])
@@ -177,7 +192,7 @@ class Fleet:
         self.part(earlier.apart if earlier else frozenset())
         for address, old in known.items():
             if self.replicas.get(address) is not old:
-                old.pool.retire()
+                old.retire()
 
     def choose(
         self, among: Iterable[Replica], chooser: Chooser, *, now: float, prefix: bytes = b"",

@@ -19,7 +19,7 @@ from disaggc.proxy.board import Shared
 from disaggc.proxy.canary import engine_url
 from disaggc.proxy.engine_session import engine_session
 from disaggc.routing.roles import seats
-from disaggc.routing.table import ReplicaEntry, ReplicaState
+from disaggc.routing.table import ReplicaEntry, ReplicaState, RoutingTable
 
 if TYPE_CHECKING:
     from disaggc.proxy.control import Control
@@ -72,10 +72,21 @@ class Probes:
         """Probe every replica each interval."""
         while True:
             table = self._control.table
-            async with engine_session(table) as session:
-                while table is self._control.table:
-                    await asyncio.gather(*(self._probe(session, seat.entry) for seat in seats(table)))
-                    await asyncio.sleep(table.health.interval_s)
+            try:
+                await self._watch(table)
+            except Exception:  # noqa: BLE001 - the watch must not end
+                _LOG.exception("the probes met a bug, and go on")
+                await asyncio.sleep(table.health.interval_s)
+
+    async def _watch(self, table: RoutingTable) -> None:
+        """As long as this table is in effect."""
+        every = seats(table)
+        here = {seat.entry.address for seat in every}
+        self.standings = {address: known for address, known in self.standings.items() if address in here}
+        async with engine_session(table) as session:
+            while table is self._control.table:
+                await asyncio.gather(*(self._probe(session, seat.entry) for seat in every))
+                await asyncio.sleep(table.health.interval_s)
 
     async def _probe(self, session: aiohttp.ClientSession, entry: ReplicaEntry) -> None:
         slot = self._control.slots.get(entry.address)
@@ -90,11 +101,14 @@ class Probes:
                     reason = "" if good else f"health answered {answer.status}"
                 async with session.get(f"{engine_url(self._control.table, entry)}/metrics") as answer:
                     if answer.status == 200:
-                        for cell, value in read_load(await answer.text()).items():
+                        for cell, value in read_load(await answer.text(errors="replace")).items():
                             board.set_shared(slot, cell, value)
                         board.set_shared(slot, Shared.SEEN_AT, time.time())
         except (TimeoutError, aiohttp.ClientError, OSError) as exc:
             good, reason, late = False, type(exc).__name__, isinstance(exc, TimeoutError)
+        except Exception as exc:  # noqa: BLE001 - whatever an engine sends must not end the watch over the others
+            _LOG.exception("%s is probed in vain", entry.address)
+            good, reason = False, type(exc).__name__
         standing.good, standing.bad = (standing.good + 1, 0) if good else (0, standing.bad + 1)
         standing.reason = reason
         if not standing.out and standing.bad >= health.eject_after and not (late and self._last(entry)):
@@ -103,6 +117,7 @@ class Probes:
         elif standing.out and standing.good >= health.readmit_after:
             standing.out = False
             _LOG.info("%s is back", entry.address)
+            self._control.forget(entry.address)
         board.set_shared(slot, Shared.HEALTHY, -1.0 if standing.out else 1.0)
 
     def _last(self, entry: ReplicaEntry) -> bool:

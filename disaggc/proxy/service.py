@@ -49,6 +49,10 @@ def read_secret(source: ApiKeySource) -> bytes:
     return text.encode()
 
 
+def _key_of(table: RoutingTable) -> bytes | None:
+    return read_secret(table.api_key) if table.api_key else None
+
+
 def class_names(table: RoutingTable) -> tuple[str, ...]:
     """Workload classes in the order of their cells: the default one first."""
     names = [name for name in sorted(table.classes) if name != table.default_class]
@@ -70,19 +74,20 @@ class Service:
         self.draining = False
         self.releases = Releases()
         self.prefixes = PrefixMemory()
+        key = _key_of(table)
         self.fleet = Fleet(table, slots, view)
         self.gate = Gate(self.fleet, view.tally, workers=view.board.workers)
-        self._adopt(table)
+        self._adopt(table, key)
 
     def use(self, table: RoutingTable, slots: Mapping[str, int]) -> None:
-        """Put a table in effect; running requests keep the replicas they have."""
+        """Put a table in effect, all of it or nothing; running requests keep the replicas they have."""
+        key = _key_of(table)
         self.fleet = Fleet(table, slots, self.view, earlier=self.fleet)
-        self._adopt(table)
+        self._adopt(table, key)
         self.gate.use(self.fleet)
         self.gate.pump(monotonic())
 
-    def _adopt(self, table: RoutingTable) -> None:
-        key = read_secret(table.api_key) if table.api_key else None
+    def _adopt(self, table: RoutingTable, key: bytes | None) -> None:
         self.table = table
         self.bounds = bounds_of(table)
         self._accepted = b""

@@ -93,12 +93,18 @@ class Worker:
                 if self._service is not None:
                     self._service.fleet.part(self._apart)
                 continue
-            table = load_table(json.dumps(order["table"]))
-            answer: dict[str, object] = {"generation": table.generation}
+            if "forget" in order:
+                if self._service is not None:
+                    self._service.prefixes.forget(order["forget"])
+                continue
+            answer: dict[str, object] = {"generation": order["table"]["generation"]}
             try:
-                await self._use(table, order["slots"])
-            except (SecretError, OSError, ssl.SSLError) as exc:
+                await self._use(load_table(json.dumps(order["table"])), order["slots"])
+            except (SecretError, OSError) as exc:
                 answer["refused"] = str(exc)
+            except Exception as exc:  # noqa: BLE001 - a bug must not leave the worker deaf
+                _LOG.exception("a table met a bug")
+                answer["refused"] = f"{type(exc).__name__}: {exc}"
             writer.write(json.dumps(answer).encode() + b"\n")
         self._drain.set()
 
@@ -106,17 +112,18 @@ class Worker:
         if self._service is not None:
             self._service.use(table, slots)
             return
+        tls = _client_tls(table)
         view = WorkerView(self._board, Tally(self._board.region(self._position)))
         service = Service(table, slots, view, log=_open_log(table))
         service.fleet.part(self._apart)
-        self._service = service
         fronts = self._fronts
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Front(service, fronts, serve),
             sock=self._listener,
             backlog=BACKLOG,
-            ssl=_client_tls(table),
+            ssl=tls,
         )
+        self._service = service
         gc.collect()
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)

@@ -31,7 +31,9 @@ Host = Annotated[
 Port = Annotated[int, Field(ge=1, le=65535)]
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._/\-]{0,252}$")]
 Seconds = Annotated[float, Field(gt=0, le=1e6)]
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=1 << 53)]
+"""Whole numbers that a float holds exactly, as the board's cells are floats."""
+Positive = Annotated[int, Field(ge=1, le=1 << 53)]
 FilePath = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
@@ -75,11 +77,11 @@ class Admission(Part):
 
     queue: Count = 1024
     """Requests that may wait; more get 429."""
-    max_requests: Annotated[int, Field(ge=1)] | None = None
+    max_requests: Positive | None = None
     """Requests in flight over the whole service; None = the sum of the decode side's sequences."""
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: Positive | None = None
     """Tokens in flight over the whole service; None = the sum of the decode side's KV."""
-    prefill_tokens: Annotated[int, Field(ge=1)] | None = None
+    prefill_tokens: Positive | None = None
     """Prompt tokens that may wait at one prefill replica; None = not limited."""
     seqs_overcommit: Annotated[float, Field(ge=1, le=100)] = 1.0
     """Requests let in over the decode side's sequences: a request counts from admission on, also while it prefills."""
@@ -94,7 +96,7 @@ class Limits(Part):
     """All headers of a request."""
     body_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 32 << 20
     """The body of a request."""
-    connections: Annotated[int, Field(ge=1)] = 16384
+    connections: Positive = 16384
     """Client connections per worker."""
 
 
@@ -167,9 +169,9 @@ class Health(Part):
     """Between two probes of one replica."""
     timeout_s: Seconds = 2.0
     """For one probe."""
-    eject_after: Annotated[int, Field(ge=1)] = 3
+    eject_after: Positive = 3
     """Failed probes or requests in a row that take a replica out."""
-    readmit_after: Annotated[int, Field(ge=1)] = 2
+    readmit_after: Positive = 2
     """Good probes in a row that take it in again."""
     open_s: Seconds = 5.0
     """How long an ejected replica rests before one request may try it."""

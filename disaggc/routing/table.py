@@ -27,6 +27,7 @@ from disaggc.routing.limits import (
     Name,
     Part,
     Port,
+    Positive,
     Seconds,
     Timeouts,
     TlsFiles,
@@ -96,15 +97,15 @@ class ReplicaEntry(Part):
     """Relative speed among the replicas of its role."""
     kv: KvEndpoint | None = None
     """Needed by every dialect but NIXL pull, where prefill's answer carries it."""
-    tp: Annotated[int, Field(ge=1)] = 1
+    tp: Positive = 1
     """Tensor-parallel size."""
-    dp: Annotated[int, Field(ge=1)] = 1
+    dp: Positive = 1
     """Data-parallel size."""
-    pp: Annotated[int, Field(ge=1)] = 1
+    pp: Positive = 1
     """Pipeline-parallel size."""
-    kv_tokens: Annotated[int, Field(ge=1)] | None = None
+    kv_tokens: Positive | None = None
     """Tokens of KV the whole replica holds; None = not limited by it."""
-    max_seqs: Annotated[int, Field(ge=1)] | None = None
+    max_seqs: Positive | None = None
     """Sequences it runs at once; None = not limited by it."""
 
 
@@ -156,13 +157,13 @@ class RoutingTable(Part):
     """Further tries of one request, as long as no byte went out."""
     skip_prefill_below: Count = 0
     """Uncached prompt tokens under which decode prefills alone."""
-    max_model_len: Annotated[int, Field(ge=1)]
+    max_model_len: Positive
     """The smallest of the engines'."""
-    block_size: Annotated[int, Field(ge=1)] = 16
+    block_size: Positive = 16
     """Tokens of one KV block; shorter prompts have nothing to transfer."""
     lease_s: Seconds = 30.0
     """How long prefill keeps KV that decode has not fetched."""
-    proxies: Annotated[int, Field(ge=1)] = 1
+    proxies: Positive = 1
     """Proxy processes that share the service; each takes its share of the admission limits."""
     timeouts: Timeouts = Timeouts()
     admission: Admission = Admission()
