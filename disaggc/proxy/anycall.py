@@ -5,9 +5,12 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from disaggc.proxy.board import Total
 from disaggc.proxy.call import Call, Terms
+from disaggc.proxy.events import KV_KEY, scrub
 from disaggc.proxy.exchange import Exchange
 from disaggc.proxy.failures import LegError, RefusedError, Stage
+from disaggc.proxy.members import encode, members_of, without_identity
 from disaggc.proxy.requests import Request, engine_request, engine_target
 from disaggc.proxy.verdicts import RETRYABLE
 
@@ -20,7 +23,7 @@ PASSED = {
     b"/v1/models": b"GET", b"/version": b"GET", b"/tokenize": b"POST", b"/detokenize": b"POST",
     b"/v1/embeddings": b"POST", b"/pooling": b"POST", b"/classify": b"POST", b"/score": b"POST", b"/v1/score": b"POST",
     b"/rerank": b"POST", b"/v1/rerank": b"POST", b"/v2/rerank": b"POST", b"/v2/embed": b"POST",
-    b"/v1/chat/completions/batch": b"POST", b"/v1/messages/count_tokens": b"POST",
+    b"/v1/messages/count_tokens": b"POST",
 }  # fmt: skip
 """What may be passed on; everything else an engine offers (scaling, sleeping, adapters, profiles) stays private."""
 
@@ -28,13 +31,30 @@ PASSED = {
 class AnyCall(Exchange):
     """One call for any engine; another one once more if that fails."""
 
-    __slots__ = ("_tried",)
+    __slots__ = ("_body", "_target", "_tried")
 
     def __init__(self, service: Service, front: Front, request: Request) -> None:
         super().__init__(service, front, request)
         self._tried: set[str] = set()
+        self._target = request.path + b"?" + request.query if request.query else request.path
+        self._body: bytes | None = None
 
     def begin(self) -> None:
+        """Read the body, and ask an engine."""
+        if self.request.method == b"POST":
+            self._body = self._checked()
+        self._ask_another()
+
+    def _checked(self) -> bytes:
+        """The client's body less what only the proxy may say: engines read KV parameters in any of their calls."""
+        body = self.request.body
+        found = members_of(body)
+        said = without_identity(found)
+        if len(said) < len(found):
+            self.service.tally.cells[Total.PARAMS_STRIPPED] += 1
+        return body if said is found else encode(said)
+
+    def _ask_another(self) -> None:
         """Ask an engine that was not asked yet."""
         now, fleet, request = monotonic(), self.service.fleet, self.request
         among = [r for r in fleet.servers + fleet.prefills if r.address not in self._tried]
@@ -44,8 +64,8 @@ class AnyCall(Exchange):
         self._tried.add(replica.address)
         self.entry.decode = replica.address
         message = engine_request(
-            engine_target(request.method, request.path, replica.authority),
-            request.body if request.method == b"POST" else None, lines=self.lines, request=self.upstream_id,
+            engine_target(request.method, self._target, replica.authority), self._body,
+            lines=self.lines, request=self.upstream_id,
         )  # fmt: skip
         bounds = self.service.bounds
         terms = Terms(Stage.FIRST_BYTE, bounds.first_byte_s, bounds.connect_s, again=True)
@@ -61,12 +81,19 @@ class AnyCall(Exchange):
     def on_answer(self, call: Call, answer: Answer) -> None:
         """Pass it on, or ask another engine."""
         replica, status = call.replica, answer.head.status
-        if status in RETRYABLE and self._may_ask_another:
-            replica.failed(monotonic())
-            self.begin()
-            return
-        replica.circuit.succeeded()
-        self.respond(502 if status == 500 else status, answer.head.content_type, answer.body)
+        if status in RETRYABLE or not (status == 200 or 400 <= status < 500):
+            if self._may_ask_another:
+                replica.failed(monotonic())
+                self._ask_another()
+                return
+            replica.circuit.withdrawn()
+            if status < 400:
+                raise RefusedError(502, f"the engine failed: status {status}")
+        else:
+            replica.circuit.succeeded()
+        body, count = (answer.body, 0) if KV_KEY not in answer.body else _scrubbed(answer.body)
+        self.service.tally.cells[Total.PARAMS_SCRUBBED] += count
+        self.respond(502 if status == 500 else status, answer.head.content_type, body)
         self.conclude()
 
     def on_failure(self, call: Call, error: LegError) -> None:
@@ -74,7 +101,7 @@ class AnyCall(Exchange):
         call.replica.failed(monotonic())
         if not self._may_ask_another:
             raise RefusedError(error.status, f"the engine failed: {error.reason}")
-        self.begin()
+        self._ask_another()
 
     def clean(self, now: float) -> None:
         """A client that left says nothing about the engine."""
@@ -82,6 +109,13 @@ class AnyCall(Exchange):
             if call.open:
                 call.replica.circuit.withdrawn()
         super().clean(now)
+
+
+def _scrubbed(body: bytes) -> tuple[bytes, int]:
+    try:
+        return scrub(body)
+    except ValueError:
+        raise RefusedError(502, "the engine failed: bad-answer") from None
 
 
 class Health(Exchange):

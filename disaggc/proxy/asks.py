@@ -21,7 +21,6 @@ from disaggc.proxy.members import (
     encode,
     flag_of,
     members_of,
-    safe_xargs,
     value_of,
     whole_of,
     without_identity,

@@ -13,9 +13,25 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import TypeAdapter
+
 _BLOCKS = itertools.count(1)
 _PINNED: dict[int, Engine] = {}
-GENERATION = {"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"}
+GENERATION = {
+    "/v1/chat/completions", "/v1/chat/completions/batch", "/v1/completions", "/v1/responses", "/v1/messages",
+}  # fmt: skip
+_flag, _whole = TypeAdapter(bool | None).validate_python, TypeAdapter(int | None).validate_python
+_options = TypeAdapter(dict[str, bool | None] | None).validate_python
+
+
+def _lax(body: dict[str, Any]) -> dict[str, Any]:
+    """The body as vLLM reads it; ValueError."""
+    return {
+        **body,
+        "stream": _flag(body.get("stream")),
+        "max_tokens": _whole(body.get("max_tokens")),
+        "stream_options": _options(body.get("stream_options")),
+    }
 
 
 @dataclass(eq=False)
@@ -37,6 +53,8 @@ class Engine:
     extra: bytes = b""
     port: int = 0
     tls: Any = None
+    small: dict[str, Any] | None = None
+    """What calls other than generation are answered."""
 
     async def start(self) -> Engine:
         self._server = await asyncio.start_server(
@@ -75,18 +93,15 @@ class Engine:
         raw = await reader.readexactly(int(headers.get("content-length", 0)))
         try:
             body = json.loads(raw) if raw else {}
-            bad = not isinstance(body, dict) or not isinstance(body.get("max_tokens") or 0, int)
-            bad = bad or not isinstance(body.get("stream_options") or {}, dict)
-        except ValueError:
-            body, bad = {}, True
-        if bad:
+            lax = _lax(body)
+        except (ValueError, AttributeError, TypeError):
             return self._json(writer, 400, {"error": {"message": "not valid", "code": 400}})
         entry = {"method": method, "path": path, "headers": headers, "body": body, "raw": raw}
         if path not in ("/health", "/metrics"):
             self.seen.append(entry)
         self.running += 1
         watch = asyncio.ensure_future(reader.read(1))
-        work = asyncio.ensure_future(self._answer(path, body, writer))
+        work = asyncio.ensure_future(self._answer(path, lax, writer))
         try:
             await asyncio.wait({watch, work}, return_when=asyncio.FIRST_COMPLETED)
             if not work.done() and watch.done():
@@ -124,7 +139,7 @@ class Engine:
                 writer, 200, {"count": len(json.dumps(body.get("prompt") or body.get("messages"))) // 4}
             )
         if path not in GENERATION:
-            return self._json(writer, 200, {"engine": self.name, "path": path})
+            return self._json(writer, 200, self.small or {"engine": self.name, "path": path})
         release = body.get("model") == "disaggc-release"
         fault = self.script.popleft() if self.script and not release else None
         params = body.get("kv_transfer_params") or {}
@@ -247,7 +262,8 @@ class Engine:
                 event["kv_transfer_params"] = {"remote_block_ids": [[7]], "remote_host": "10.1.2.3"}
             self._event(writer, event)
             await writer.drain()
-        if (body.get("stream_options") or {}).get("include_usage"):
+        options = body.get("stream_options")
+        if options is not None and options.get("include_usage", True):
             self._event(writer, {"id": "d", "choices": [], "usage": usage})
         writer.write(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
         await writer.drain()

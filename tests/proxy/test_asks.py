@@ -23,7 +23,11 @@ values = st.recursive(
     max_leaves=12,
 )
 objects = st.dictionaries(
-    names.filter(lambda n: n not in ("request_id", "vllm_xargs", "stream")), values, max_size=8
+    names.filter(
+        lambda n: n not in ("request_id", "vllm_xargs", "stream", "model") and not n.startswith("max_")
+    ),
+    values,
+    max_size=8,
 )
 styles = st.sampled_from([{}, {"indent": 2}, {"separators": (",", ":")}, {"ensure_ascii": False}])
 PARAMS = Raw(b'{"remote_block_ids":[[1]]}')

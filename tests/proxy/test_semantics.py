@@ -1,0 +1,193 @@
+"""What a request asks for is read as vLLM reads it, and what only the proxy may say passes on no path."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+from pydantic import TypeAdapter
+
+from disaggc.proxy.anycall import PASSED
+from disaggc.proxy.asks import BATCH, CHAT, COMPLETIONS, MESSAGES, RESPONSES, parse_ask
+from disaggc.proxy.board import Total
+from disaggc.proxy.failures import RefusedError
+from disaggc.proxy.members import flag_of, whole_of
+from tests.proxy.engine import Engine
+from tests.proxy.harness import Stack, prompt, run
+
+EVIL = {"remote_block_ids": [[1]], "remote_host": "10.9.9.9", "remote_port": 1}
+TALK = [{"role": "user", "content": "hello " * 100}]
+
+
+def asked(s: Stack) -> list[dict]:
+    return [seen for engine in (*s.prefills, *s.decodes) for seen in engine.seen]
+
+
+# --- KV parameters ---
+
+
+@pytest.mark.parametrize("path", [path.decode() for path, method in PASSED.items() if method == b"POST"])
+@pytest.mark.parametrize(
+    "key", ["kv_transfer_params", "kv\\u005ftransfer_params", "ec_transfer_params", "request_id"]
+)
+def test_no_call_carries_what_only_the_proxy_may_say(path, key):
+    async def go():
+        async with Stack().up() as s:
+            xargs = json.dumps({"kv_transfer_params": EVIL, "keep": 1})
+            raw = f'{{"model":"m","input":"x","{key}":{json.dumps(EVIL)},"vllm_xargs":{xargs}}}'
+            assert (await s.ask(raw.encode(), path)).status == 200
+            (seen,) = asked(s)
+            assert b"10.9.9.9" not in seen["raw"]
+            assert seen["body"] == {"model": "m", "input": "x", "vllm_xargs": {"keep": 1}}
+            assert s.total(Total.PARAMS_STRIPPED) == 1
+
+    run(go())
+
+
+def test_no_call_brings_back_what_engines_say_to_each_other():
+    async def go():
+        async with Stack().up() as s:
+            for engine in (*s.prefills, *s.decodes):
+                engine.small = {"data": [], "kv_transfer_params": {"remote_host": "10.1.2.3"}}
+            reply = await s.ask({"model": "m", "input": "x"}, "/v1/embeddings")
+            assert reply.json == {"data": [], "kv_transfer_params": None}
+            assert s.total(Total.PARAMS_SCRUBBED) == 1
+
+    run(go())
+
+
+def test_other_calls_are_json_objects_too():
+    async def go():
+        async with Stack().up() as s:
+            for body in (b"", b"[]", b"{", json.dumps({"kv_transfer_params": EVIL}).encode("utf-16")):
+                assert (await s.ask(body, "/v1/embeddings")).status == 400
+            assert asked(s) == []
+
+    run(go())
+
+
+def test_a_batch_is_a_generation():
+    async def go():
+        async with Stack().up() as s:
+            path, said = (
+                "/v1/chat/completions/batch",
+                {"model": "m", "messages": [TALK, TALK], "max_tokens": 3},
+            )
+            s.decodes[0].script.append("leak")
+            reply = await s.ask({**said, "kv_transfer_params": EVIL}, path)
+            assert (reply.status, reply.json["kv_transfer_params"]) == (200, None)
+            assert s.prefills[0].seen == []
+            assert s.decodes[0].seen[0]["body"] == said
+            assert s.total(Total.PARAMS_STRIPPED) == s.total(Total.PARAMS_SCRUBBED) == 1
+            assert (await s.ask({**said, "model": "other"}, path)).status == 404
+            s.decodes[0].script.extend(["error-200"] * 9)
+            assert (await s.ask(said, path)).status == 502
+
+    run(go())
+
+
+# --- lax types ---
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 3)
+    | st.integers(-(10**30), 10**30)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from([0.0, 1.0, 5.0])
+    | st.sampled_from(
+        ["true", "False", "ON", "off", "y", "N", "t", "yes", "no", "1", "0", " true", "maybe", ""]
+    )
+    | st.from_regex(r"\A\s?[+-]?[0-9_]{1,4}(\.0{0,2})?\s?\Z")
+    | st.sampled_from([[], {}, [True], {"a": 1}])
+)
+
+
+def read(kind, value):
+    """What pydantic, by which vLLM reads its requests, makes of a value."""
+    try:
+        return TypeAdapter(kind | None).validate_python(value)
+    except ValueError:
+        return "refused"
+
+
+@given(SCALARS)
+def test_flags_and_numbers_are_read_as_vllm_reads_them(value):
+    found = {"x": Raw(json.dumps(value).encode())}
+    for kind, reader in ((bool, flag_of), (int, whole_of)):
+        try:
+            said = reader(found, "x")
+        except RefusedError:
+            said = "refused"
+        assert said == read(kind, value)
+
+
+@pytest.mark.parametrize("said", ["true", "On", 1, 1.0, "1", "yes"])
+def test_a_stream_asked_for_in_other_words_is_a_stream(said):
+    async def go():
+        async with Stack(decodes=[Engine("d0"), Engine("d1")]).up() as s:
+            for _ in range(4):
+                reply = await s.ask(prompt(stream=said))
+                assert reply.headers["content-type"].startswith("text/event-stream")
+                assert len(reply.events) == 5
+            legs = [seen["body"]["stream"] for e in s.decodes for seen in e.seen]
+            assert len(legs) == 4
+            assert all(leg is True for leg in legs)
+            assert all(seen["body"]["stream"] is False for seen in s.prefills[0].seen)
+
+    run(go())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"stream": "maybe"}, {"stream": 2}, {"stream": []}, {"stream": "x" * 1000}, {"max_tokens": "many"},
+        {"max_tokens": 1.5}, {"max_tokens": {}}, {"model": 5}, {"model": ["m"]},
+    ],
+)  # fmt: skip
+def test_what_vllm_would_refuse_reaches_no_engine(more):
+    async def go():
+        async with Stack().up() as s:
+            reply = await s.ask(prompt(**more))
+            assert reply.status == 400
+            assert next(iter(more)) in reply.json["error"]["message"]
+            assert asked(s) == []
+
+    run(go())
+
+
+@pytest.mark.parametrize(
+    ("more", "single"),
+    [
+        ({"n": "2"}, False), ({"n": 2.0}, False), ({"n": "1"}, True), ({"n": True}, True), ({"n": "x"}, False),
+        ({"best_of": "3"}, False), ({"echo": "true"}, False), ({"echo": "off"}, True), ({"echo": 0}, True),
+        ({"use_beam_search": 1}, False), ({"use_beam_search": "no"}, True), ({"prompt_logprobs": None}, True),
+        ({"prompt_embeds": None}, True), ({"prompt_logprobs": 0}, False),
+    ],
+)  # fmt: skip
+def test_one_answer_or_several_in_other_words(more, single):
+    assert parse_ask(COMPLETIONS, json.dumps(prompt(**more)).encode()).single is single
+
+
+@pytest.mark.parametrize(
+    ("api", "more", "limit"),
+    [
+        (COMPLETIONS, {"max_tokens": "7", "max_completion_tokens": 999}, 7),
+        (COMPLETIONS, {"max_completion_tokens": 999, "max_output_tokens": 9}, None),
+        (CHAT, {"max_tokens": 7, "max_completion_tokens": 5.0}, 5),
+        (CHAT, {"max_tokens": 7, "max_completion_tokens": None}, 7),
+        (CHAT, {"max_output_tokens": 9}, None), (BATCH, {"max_completion_tokens": 5}, 5),
+        (RESPONSES, {"max_output_tokens": "9", "max_tokens": 3}, 9), (MESSAGES, {"max_tokens": True}, 1),
+        (MESSAGES, {"max_completion_tokens": 5}, None),
+    ],
+)  # fmt: skip
+def test_only_the_limits_that_the_api_has_count(api, more, limit):
+    ask = parse_ask(api, json.dumps(more).encode())
+    assert ask.output_limit == limit
+    first = json.loads(ask.prefill_body(Raw(b"{}"), keeps_only_capped=False))
+    assert {name: value for name, value in first.items() if name.startswith("max_")} == {
+        name: 1 for name in api.limits if name in more or name == api.limits[-1]
+    }
