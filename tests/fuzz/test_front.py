@@ -107,7 +107,8 @@ async def statuses_of(s, raw, rng):
     reader, writer = await s.connect()
     try:
         at = 0
-        while at < len(raw):
+        # the loop lets nobody write to a connection that the proxy has refused by closing it
+        while at < len(raw) and not writer.is_closing():
             step = rng.choice([1, 7, 100, 100_000])
             writer.write(raw[at : at + step])
             at += step
