@@ -26,13 +26,13 @@ class Sink(Protocol):
     """Where the body of a streaming answer goes."""
 
     def segment(self, data: bytes) -> None:
-        """Body bytes, cut at chunk borders."""
+        """Whole events, in whole chunks."""
 
-    def end(self) -> None:
-        """The answer is complete, and the connection belongs to others."""
+    def end(self, data: bytes) -> None:
+        """The last of them, if any are left, without the last, empty chunk; the connection belongs to others."""
 
-    def lost(self, *, at_border: bool) -> None:
-        """The answer will not be completed; `at_border`: what went to the sink ends at a chunk border."""
+    def lost(self) -> None:
+        """The answer will not be completed."""
 
 
 class Home(Protocol):
@@ -52,7 +52,7 @@ class Home(Protocol):
 
 
 class Answer:
-    """What an engine said: the head, and the whole body, or the first chunks of a stream or all of it as they came."""
+    """What an engine said: the head, and the whole body, or the first events of a stream or all of them."""
 
     __slots__ = ("body", "connection", "ended", "framed", "head")
 
@@ -62,5 +62,5 @@ class Answer:
         self.connection = connection
         """Still the asker's while not `ended`, nobody's or another's after."""
         self.framed = framed
-        """Whether the body is whole chunks of a stream."""
+        """Whether the body is whole events of a stream, in whole chunks, less the last, empty one."""
         self.ended = ended

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import LegError, Stage
-from disaggc.proxy.verdicts import Handed, fault_of, handed_over
+from disaggc.proxy.verdicts import Handed, fault_of, handed_over, has_begun
 
 if TYPE_CHECKING:
     from disaggc.proxy.answers import Answer
@@ -44,7 +44,7 @@ class Terms(NamedTuple):
     """How long an answer is waited for."""
     connect_s: float
     stream: bool = False
-    """Whether the caller is told at the first bytes of an event stream."""
+    """Whether the caller is told at the first events of a stream."""
     again: bool = False
     """Whether, should the engine have closed the connection meanwhile, a new one is tried."""
 
@@ -85,7 +85,7 @@ class Call:
         deadline = now + terms.seconds
         if deadline < self._last:
             self.deadline = deadline
-        connection.ask(self, self._message, stream=terms.stream)
+        connection.ask(self, self._message, begun=has_begun if terms.stream else None)
 
     def opened(self, connection: Connection) -> None:
         """A new connection; one that nobody waits for any more serves the next."""

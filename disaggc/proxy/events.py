@@ -1,7 +1,7 @@
 r"""What stands in an engine's answer that the proxy must see: failures, usage, KV parameters.
 
-Cheap byte searches decide whether to look; only then is JSON decoded. A quoted word inside a generated text is always
-escaped (`\"error\"`), so the searches see structure, not content. Knows no sockets.
+Cheap byte searches decide whether to look; only then are events taken apart and JSON decoded. A quoted word inside a
+generated text is always escaped (`\"error\"`), so the searches see structure, not content. Knows no sockets.
 """
 
 from __future__ import annotations
@@ -10,16 +10,21 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from disaggc.proxy.framing import chunk, chunk_length, chunks, dechunk
+import msgspec
+
+from disaggc.proxy.eventstream import split_events, value_of
+from disaggc.proxy.framing import dechunk
 
 _FIRST_VALUE = json.JSONDecoder(strict=False)
 KV_KEY = b'"kv_transfer_params"'
 _KV_VALUE = re.compile(rb'"kv_transfer_params"\s*+:\s*+(?!null)')
-_COUNTS = re.compile(rb'"(prompt|input|completion|output|cached|cache_read_input)_tokens":\s*(\d{1,12})')
-_CACHED = re.compile(rb'"cache(?:d|_read_input)_tokens":\s*(\d{1,12})')
-_EVENT = b"data: "
-_FAILURE = re.compile(rb'"(?:error|abort|response\.failed)"')
-FAILED_FINISHES = frozenset({"error", "abort"})
+_COUNTS = re.compile(rb'"(prompt|input|completion|output|cached|cache_read_input)_tokens"\s*:\s*(\d{1,12})')
+_CACHED = re.compile(rb'"cache(?:d|_read_input)_tokens"\s*:\s*(\d{1,12})')
+_FAILURE = re.compile(rb'"(?:error|abort|failed|cancelled|response\.(?:failed|cancelled))"')
+_FAILED = frozenset({"error", "abort", "failed", "cancelled", "response.failed", "response.cancelled"})
+_LAST_TYPES = frozenset({"message_stop", "response.completed", "response.incomplete"})
+_DONE, _DONE_CHUNK = b"[DONE]", b"\ndata: [DONE]\n\n\r\n"
+_ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
 
 class UnscrubbableError(ValueError):
@@ -51,38 +56,74 @@ def scrub(data: bytes) -> tuple[bytes, int]:
     return data, count
 
 
+def object_of(event: bytes) -> dict[str, Any] | None:
+    """The JSON object in one event; None where there is none."""
+    value = value_of(event)
+    if not value.startswith(b"{"):
+        return None
+    try:
+        said = _ANYTHING.decode(value)
+    except (ValueError, RecursionError):
+        return None
+    return said if isinstance(said, dict) else None
+
+
 def events_of(framed: bytes) -> list[dict[str, Any]]:
-    """The JSON objects of the complete SSE events in whole chunks."""
-    found = []
-    for line in dechunk(framed).split(b"\n"):
-        if line.startswith(b"data:") and line[5:6].strip() in (b"", b"{"):
-            try:
-                event = json.loads(line[5:])
-            except ValueError:
-                continue
-            if isinstance(event, dict):
-                found.append(event)
-    return found
+    """The JSON objects of the events in whole chunks."""
+    return [said for event in split_events(dechunk(framed)) if (said := object_of(event)) is not None]
 
 
 def is_failure(answer: dict[str, Any]) -> bool:
-    """An error object, a failed response, or a choice that finished by error or abort."""
-    if answer.get("error") or answer.get("type") in ("error", "response.failed"):
+    """An error object, a failed response or message, or a choice that finished by error or abort."""
+    if answer.get("error"):
         return True
-    if answer.get("status") in ("failed", "cancelled"):
+    if any(_is_failed(answer.get(name)) for name in ("type", "status", "stop_reason")):
         return True
+    for name, key in (("response", "status"), ("delta", "stop_reason")):
+        inner = answer.get(name)
+        if isinstance(inner, dict) and _is_failed(inner.get(key)):
+            return True
     choices = answer.get("choices")
     if not isinstance(choices, list):
         return False
-    return any(isinstance(c, dict) and c.get("finish_reason") in FAILED_FINISHES for c in choices)
+    return any(isinstance(c, dict) and _is_failed(c.get("finish_reason")) for c in choices)
 
 
-notable_in = re.compile(rb'"(error|abort|response\.failed|usage|kv_transfer_params)"').findall
-"""The words in some bytes that may say a failure, usage or KV parameters.
+def _is_failed(word: object) -> bool:
+    return isinstance(word, str) and word in _FAILED
 
-One search instead of five: on a chunk of a stream 0.9 us instead of 1.9.
+
+def is_last(event: dict[str, Any]) -> bool:
+    """Whether the generation, or one choice of it, is complete with this event."""
+    if event.get("type") in _LAST_TYPES:
+        return True
+    choices = event.get("choices")
+    if not isinstance(choices, list):
+        return False
+    return any(isinstance(c, dict) and c.get("finish_reason") for c in choices)
+
+
+def has_done(framed: bytes) -> bool:
+    """Whether the mark that ends a stream stands in these chunks, and not in a generated text."""
+    if framed.endswith(_DONE_CHUNK):
+        return True
+    return _DONE in framed and any(value_of(event) == _DONE for event in split_events(dechunk(framed)))
+
+
+def is_only_usage(event: dict[str, Any]) -> bool:
+    """What the proxy asked for and the client did not."""
+    return event.get("choices") == [] and bool(event.get("usage"))
+
+
+notable_in = re.compile(
+    rb'"(error|abort|failed|cancelled|response\.(?:failed|cancelled|completed|incomplete)|message_stop|usage'
+    rb'|kv_transfer_params|finish_reason(?="\s*:\s*"))"'
+).findall
+"""The words in some bytes that may say a failure, the end, usage or KV parameters.
+
+One search instead of many: on a chunk of a stream 0.9 us instead of 1.9.
 """
-USAGE, PARAMS = b"usage", b"kv_transfer_params"
+PARAMS = b"kv_transfer_params"
 
 
 def is_suspect(data: bytes) -> bool:
@@ -95,7 +136,7 @@ def usage_of(data: bytes) -> Usage | None:
 
     Counts stand after `"usage":{`, where a generated text cannot put them.
     """
-    at = data.rfind(b'"usage":')
+    at = _usage_at(data)
     if at < 0:
         return None
     counts: dict[bytes, int] = {}
@@ -108,44 +149,20 @@ def usage_of(data: bytes) -> Usage | None:
     return Usage(prompt, completion, counts.get(b"cached", counts.get(b"cache_read_input", 0)))
 
 
+def _usage_at(data: bytes) -> int:
+    """Where the last usage begins, -1 without one."""
+    at = data.rfind(b'"usage"')
+    return at if at >= 0 and data[at + 7 : at + 9].lstrip()[:1] == b":" else -1
+
+
 def cached_tokens_as(body: bytes, cached: int | None) -> bytes:
     """The body with its usage saying that so many prompt tokens were cached (None = null); only where it says any.
 
     Decode counts what it fetched from prefill as cached, which it is not (vllm#44607).
     """
-    at = body.rfind(b'"usage":')
+    at = _usage_at(body)
     match = _CACHED.search(body, at) if at >= 0 else None
     if match is None:
         return body
     number = b"null" if cached is None else b"%d" % cached
     return body[: match.start(1)] + number + body[match.end(1) :]
-
-
-def with_cached_tokens(framed: bytes, cached: int | None) -> bytes:
-    """Whole chunks with the usage in them corrected; only a chunk that has one is framed anew."""
-    kept: list[bytes] = []
-    at = 0
-    for start, end, body in chunks(framed):
-        said = cached_tokens_as(body, cached)
-        if said is not body:
-            kept += (framed[at:start], chunk(said))
-            at = end
-    kept.append(framed[at:])
-    return b"".join(kept)
-
-
-def without_usage_event(framed: bytes) -> bytes:
-    """Whole chunks less the event that only carries `usage`, which the proxy asked for and the client did not.
-
-    Engines send an event of its own as a chunk of its own; anything else stays.
-    """
-    start = framed.rfind(_EVENT, 0, framed.find(b'"usage":{'))
-    if start < 2:
-        return framed
-    # A line end inside a chunk of events is a bare line feed, so the nearest CR LF is that of the chunk before.
-    line = framed.rfind(b"\r\n", 0, start - 2) + 2 if framed.find(b"\r\n") < start - 2 else 0
-    length = chunk_length(framed[line : start - 2])
-    body = framed[start : start + length]
-    if b'"choices":[]' not in body or body.find(b"\n\n") != length - 2:
-        return framed
-    return framed[:line] + framed[start + length + 2 :]

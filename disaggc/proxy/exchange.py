@@ -156,9 +156,7 @@ class Exchange:
         self.clean(now)
         self._account(now)
         if not self.gone:
-            self.front.finished(
-                now, keep_alive=keep_alive and self.request.keep_alive and self.entry.outcome != "cut"
-            )
+            self.front.finished(now, keep_alive=keep_alive and self.request.keep_alive)
         self.forget()
 
     def forget(self) -> None:
@@ -188,5 +186,4 @@ class Exchange:
 _OUTCOMES = {
     "client-gone": PerClass.CLIENT_GONE,
     "broken": PerClass.BROKEN_STREAM,
-    "cut": PerClass.BROKEN_STREAM,
 }

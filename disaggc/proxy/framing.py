@@ -14,6 +14,7 @@ MAX_HELD = 1 << 20
 """A chunk larger than this goes out in pieces."""
 _STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: [^\r\n]*)?")
 _HEX = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[^\r\n]{0,256})?")
+_EVENT_STARTS, _EVENT_END = (b"data: ", b"event: "), b"\n\n\r\n"
 _SIZE_LINE = 300
 """Longest first line of a chunk, extensions included."""
 
@@ -34,7 +35,7 @@ class Head:
     length: int | None
     """Content-Length; None for chunked and for answers that end with the connection."""
     event_stream: bool
-    """Whether the body is a stream of events that can be passed on in its own chunks."""
+    """Whether the body is a stream of events, however it is framed."""
 
 
 @lru_cache(maxsize=1024)
@@ -50,59 +51,62 @@ def parse_head(text: bytes) -> Head:
     if text.count(b"\n") != len(lines) or text.count(b"\r") != len(lines):
         raise BadAnswerError("a bare line end in the head")
     content_type, keep_alive, chunked, length = b"", match[1] == b"1", False, None
-    for line in lines:
-        name, colon, value = line.partition(b":")
-        if not colon or not name or name.strip() != name:
-            raise BadAnswerError("not an HTTP header")
-        match name.lower():
+    for name, value in map(_field, lines):
+        match name:
             case b"content-length":
-                value = value.strip()
                 if not value.isdigit() or (length is not None and length != int(value)):
                     raise BadAnswerError("content-length is not one number")
                 length = int(value)
             case b"transfer-encoding":
-                if value.strip().lower() != b"chunked":
+                if value.lower() != b"chunked":
                     raise BadAnswerError("unknown transfer-encoding")
                 chunked = True
             case b"connection":
-                value = value.lower()
-                keep_alive = b"close" not in value and (keep_alive or b"keep-alive" in value)
+                said = value.lower()
+                keep_alive = b"close" not in said and (keep_alive or b"keep-alive" in said)
             case b"content-type":
-                content_type = content_type or value.strip()
+                content_type = content_type or value
+            case b"content-encoding" if value.lower() not in (b"", b"identity"):
+                # engines are not asked for it, clients would not be told, and nothing in it could be inspected
+                raise BadAnswerError("a content-encoding that was not asked for")
     if chunked and length is not None:
         raise BadAnswerError("both content-length and transfer-encoding")
     status = int(match[2])
     if status in (204, 304) or status < 200:
         chunked, length = False, 0
-    events = chunked and status == 200 and content_type.startswith(b"text/event-stream")
+    events = status == 200 and content_type.lower().startswith(b"text/event-stream")
     return Head(status, content_type, keep_alive, chunked, length, events)
+
+
+def _field(line: bytes) -> tuple[bytes, bytes]:
+    """Name, in small letters, and value of a header line."""
+    name, colon, value = line.partition(b":")
+    if not colon or not name or name.strip() != name:
+        raise BadAnswerError("not an HTTP header")
+    return name.lower(), value.strip()
 
 
 class ChunkBorders:
     """Cuts a chunked body at chunk borders."""
 
-    __slots__ = ("_held", "_left", "at_border", "ended")
+    __slots__ = ("_held", "ended", "tidy")
 
     def __init__(self) -> None:
         self._held = b""
-        self._left = 0
-        self.at_border = True
-        """Whether everything let through so far ends at a chunk border."""
+        self.tidy = True
+        """Whether each chunk that came out last begins and ends like events of an engine."""
         self.ended = False
 
     def feed(self, data: bytes) -> bytes:
-        """Whole chunks as they came, the rest is held. Sets `ended` after the last; bytes after that are an error."""
+        """Whole chunks as they came, less the last, empty one, which sets `ended`; the rest is held.
+
+        A chunk that is too large to be held comes out as several. Bytes after the last are an error.
+        """
         if self._held:
             data = self._held + data
             self._held = b""
-        at = 0
-        if self._left:
-            at = min(self._left, len(data))
-            self._left -= at
-            if self._left:
-                return data
-        size = len(data)
-        done = at
+        self.tidy = True
+        at, size = 0, len(data)
         while at < size:
             line = data.find(b"\r\n", at, at + _SIZE_LINE)
             if line < 0:
@@ -111,22 +115,31 @@ class ChunkBorders:
             length = chunk_length(data[at:line])
             if length == 0:
                 self.ended = _last_ends(data, line + 2)
-                done = size if self.ended else at
+                if self.ended:
+                    return data[:at]
                 break
             end = line + length + 4
             if end > size:
                 if size - at > MAX_HELD:
-                    self._left = end - size
-                    done = size
+                    return self._cut(data, at, line + 2, length=length)
                 break
-            if data[end - 2 : end] != b"\r\n":
-                raise BadAnswerError("a chunk does not end where it says")
-            at = done = end
-        self.at_border = self._left == 0
-        if done == size:
+            tail = data[end - 4 : end]
+            if tail != _EVENT_END or not data.startswith(_EVENT_STARTS, line + 2):
+                if tail[2:] != b"\r\n":
+                    raise BadAnswerError("a chunk does not end where it says")
+                self.tidy = False
+            at = end
+        if at == size:
             return data
-        self._held = data[done:]
-        return data[:done]
+        self._held = data[at:]
+        return data[:at]
+
+    def _cut(self, data: bytes, at: int, start: int, *, length: int) -> bytes:
+        """What is here of a huge chunk, as a chunk; what is left becomes one when it comes."""
+        here = min(len(data) - start, length - 1)
+        self._held = b"%x\r\n%b" % (length - here, data[start + here :])
+        self.tidy = False
+        return data[:at] + chunk(data[start : start + here])
 
 
 @lru_cache(maxsize=4096)

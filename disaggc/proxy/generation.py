@@ -128,12 +128,10 @@ class Generation(Arrival):
             count_tokens(self, stream.usage, stream.tokens)
         self.conclude()
 
-    def stream_broke(self, *, cut: bool) -> None:
-        """The client was told, or is cut off."""
+    def stream_broke(self) -> None:
+        """The client was told."""
         self.holding.failed(monotonic())
-        self.entry.outcome = "cut" if cut else "broken"
-        if cut:
-            self.front.abort()
+        self.entry.outcome = "broken"
         self.stream_ended()
 
     # --- deadlines and the end ---

@@ -1,32 +1,33 @@
 """One streaming answer on its way from a decode engine to a client: bytes go through as they came.
 
-Looks at each segment with a few byte searches: failures end the stream with an error event, KV parameters are
-blanked, tokens are counted, times are taken. After the first byte there are no retries: a stream that breaks ends with
-an error event, or, where its framing does not allow one, with a cut connection, never with a silent stop.
+Gets whole events and looks at them with a few byte searches: failures end the stream with an error event, KV
+parameters are blanked, tokens are counted, times are taken. After the first byte there are no retries: a stream that
+breaks, or ends without the engine having said that it is complete, ends with an error event, never with a silent stop.
 """
 
 from __future__ import annotations
 
 import json
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from disaggc.proxy.asks import MESSAGES, RESPONSES, Api
 from disaggc.proxy.board import Timing, Total
 from disaggc.proxy.events import (
-    KV_KEY,
     PARAMS,
-    USAGE,
     Usage,
-    events_of,
+    cached_tokens_as,
+    has_done,
     is_failure,
+    is_last,
+    is_only_usage,
     notable_in,
+    object_of,
     scrub,
     usage_of,
-    with_cached_tokens,
-    without_usage_event,
 )
-from disaggc.proxy.framing import LAST_CHUNK, BadAnswerError, chunk
+from disaggc.proxy.eventstream import split_events
+from disaggc.proxy.framing import LAST_CHUNK, chunk, dechunk
 
 if TYPE_CHECKING:
     from disaggc.proxy.answers import Answer
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from disaggc.proxy.tally import Tally
     from disaggc.proxy.upstream import Connection
 
-_TAIL = len(KV_KEY) - 1
+_OBJECT_LAST = b"}\n\n\r\n"
 
 
 class Changes(NamedTuple):
@@ -54,16 +55,16 @@ class Listener(Protocol):
     def stream_ended(self) -> None:
         """The client has everything that the engine said."""
 
-    def stream_broke(self, *, cut: bool) -> None:
-        """It cannot be completed; `cut`: nothing may follow what the client has got."""
+    def stream_broke(self) -> None:
+        """It could not be completed, and the client was told."""
 
 
 class Stream:
     """The sink of one decode connection, which it owns until the end."""
 
     __slots__ = (
-        "_changes", "_connection", "_front", "_gaps", "_head", "_listener", "_tail", "_tally", "last",
-        "over", "tokens", "usage",
+        "_changes", "_complete", "_connection", "_front", "_gaps", "_head", "_listener", "_tally", "last", "over",
+        "tokens", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -76,7 +77,8 @@ class Stream:
         self._changes = changes
         self._connection: Connection | None = None
         self._head = b""
-        self._tail = b""
+        self._complete = False
+        """Whether the engine said that nothing is missing."""
         self.tokens = 0
         self.usage: Usage | None = None
         self.last = 0.0
@@ -90,12 +92,24 @@ class Stream:
             self._connection = answer.connection
             answer.connection.relay(self)
             self._front.throttle(answer.connection)
-        self.segment(answer.body)
-        if answer.ended and not self.over:
-            self.end()
+        if answer.ended:
+            self.end(answer.body)
+        else:
+            self.segment(answer.body)
 
     def segment(self, data: bytes) -> None:
-        """Whole chunks from the engine."""
+        """Whole events from the engine, in whole chunks."""
+        data = self._seen(data)
+        if data and not self.over:
+            self._send(data)
+
+    def _send(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        self._front.write(data)
+
+    def _seen(self, data: bytes) -> bytes:
+        """What of it goes to the client."""
         now = monotonic()
         events = data.count(b"data: {")
         if events:
@@ -103,61 +117,76 @@ class Stream:
                 self._gaps.append(now - self.last)
             self.tokens += events
         self.last = now
+        if not data.endswith(_OBJECT_LAST) and has_done(data):
+            self._complete = True
         words = notable_in(data)
-        if words or self._tail:
-            data = self._inspected(data, words)
-            if self.over:
-                return
-        if not data.endswith(b"\n\n\r\n"):
-            self._tail = data[-_TAIL:]
-        if self._head:
-            data, self._head = self._head + data, b""
-        self._front.write(data)
+        return self._inspected(data, words) if words else data
 
     def _inspected(self, data: bytes, words: list[bytes]) -> bytes:
-        """The data without what is not for the client; a failure in it ends the stream."""
-        tail, self._tail = self._tail, b""
-        if PARAMS in words or (tail and KV_KEY in tail + data[:_TAIL]):
-            try:
-                data, count = scrub(data)
-            except ValueError:
-                self.fail("bad-answer")
-                return b""
-            self._tally.cells[Total.PARAMS_SCRUBBED] += count
-        if USAGE in words:
-            data = self._usage_seen(data)
-        if len(words) > words.count(USAGE) + words.count(PARAMS) and _is_failure(data):
-            self.fail("aborted")
-        return data
-
-    def _usage_seen(self, data: bytes) -> bytes:
-        self.usage = usage_of(data) or self.usage
-        changes = self._changes
+        """The events without what is not for the client; a failure among them ends the stream."""
+        events = split_events(dechunk(data))
+        kept: list[bytes] = []
         try:
-            if changes.hide_usage:
-                return without_usage_event(data)
-            return with_cached_tokens(data, changes.cached) if changes.remote else data
-        except BadAnswerError:
+            for event in events:
+                passed, count = scrub(event) if PARAMS in words else (event, 0)
+                self._tally.cells[Total.PARAMS_SCRUBBED] += count
+                said = object_of(passed)
+                if said is not None:
+                    if is_failure(said):
+                        return self._failed_after(kept, "aborted")
+                    self._complete = self._complete or is_last(said)
+                    passed = self._usage_seen(passed, said)
+                kept.append(passed)
+        except ValueError:
+            return self._failed_after(kept, "bad-answer")
+        if kept == events:
             return data
+        left = b"".join(kept)
+        return chunk(left) if left else b""
 
-    def end(self) -> None:
-        """The engine has said everything."""
+    def _failed_after(self, kept: list[bytes], reason: str) -> bytes:
+        """What came before the failure is still good."""
+        if good := b"".join(kept):
+            self._send(chunk(good))
+        self.fail(reason)
+        return b""
+
+    def _usage_seen(self, event: bytes, said: dict[str, Any]) -> bytes:
+        usage = usage_of(event)
+        if usage is None:
+            return event
+        self.usage = usage
+        changes = self._changes
+        if changes.hide_usage:
+            return b"" if is_only_usage(said) else event
+        return cached_tokens_as(event, changes.cached) if changes.remote else event
+
+    def end(self, data: bytes) -> None:
+        """The engine has said everything; these are its last events."""
         connection, self._connection = self._connection, None
-        self.over = True
         if connection is not None and self._front.stalled:
             connection.resume()  # it is idle now, and must not stay paused
+        data = self._seen(data) if data else data
+        if self.over:
+            return
+        if not self._complete:
+            if data:
+                self._send(data)
+            self._break("the engine stopped before the end", 502)
+            return
+        self.over = True
+        self._send(data + LAST_CHUNK)
         self._listener.stream_ended()
 
-    def lost(self, *, at_border: bool) -> None:
+    def lost(self) -> None:
         """The engine went away in the middle."""
         self._connection = None
-        self._break("connection lost", 502, at_border=at_border)
+        self._break("connection lost", 502)
 
     def fail(self, reason: str, *, status: int = 502) -> None:
         """Take no more of it."""
-        at_border = self._connection is None or self._connection.at_border
         self.drop()
-        self._break(reason, status, at_border=at_border)
+        self._break(reason, status)
 
     def drop(self) -> None:
         """Nobody waits any more."""
@@ -166,21 +195,10 @@ class Stream:
             self._connection.close()
             self._connection = None
 
-    def _break(self, reason: str, status: int, *, at_border: bool) -> None:
+    def _break(self, reason: str, status: int) -> None:
         self.over = True
-        untouched, self._head = self._head, b""
-        if not untouched and not at_border:
-            self._listener.stream_broke(cut=True)
-            return
-        self._front.write(untouched + chunk(error_event(self._changes.api, reason, status)) + LAST_CHUNK)
-        self._listener.stream_broke(cut=False)
-
-
-def _is_failure(data: bytes) -> bool:
-    try:
-        return any(is_failure(event) for event in events_of(data))
-    except BadAnswerError:
-        return False
+        self._send(chunk(error_event(self._changes.api, reason, status)) + LAST_CHUNK)
+        self._listener.stream_broke()
 
 
 def error_event(api: Api, reason: str, status: int) -> bytes:

@@ -1,28 +1,32 @@
 """One keep-alive connection to an engine, one request at a time.
 
 At any time it is in its pool, owned by one asker or sink, or closed: there is nothing in between. It either collects
-the whole answer or stops at its first body bytes, after which bytes go to a sink as they come. Knows no OpenAI and no
-P/D.
+the whole answer or stops at the first events of a stream, after which events go to a sink as they come. Knows no
+OpenAI and no P/D.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from disaggc.proxy.answers import Answer, Asker, Home, Sink
+from disaggc.proxy.eventstream import MAX_EVENT, EventBorders
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.framing import MAX_HEAD, BadAnswerError, ChunkBorders, Head, dechunk, parse_head
 
 MAX_WHOLE = 256 << 20
 Message = bytes | tuple[bytes, bytes]
 """Head and body in one, or apart where joining would copy much."""
+Begun = Callable[[bytes], bool]
+"""Whether these first events of a stream are something to tell the asker of."""
 
 
 class Connection(asyncio.Protocol):
     """One connection to an engine."""
 
     __slots__ = (
-        "_asker", "_borders", "_got", "_head", "_hung", "_left", "_parts", "_pool", "_requests", "_sink", "_stream",
+        "_asker", "_begun", "_borders", "_got", "_head", "_hung", "_left", "_parts", "_pool", "_requests", "_sink",
         "_transport", "idle_since",
     )  # fmt: skip
 
@@ -34,11 +38,12 @@ class Connection(asyncio.Protocol):
         self._hung = False
         self._asker: Asker | None = None
         self._sink: Sink | None = None
-        self._stream = False
+        self._begun: Begun | None = None
+        """Set while the answer is, or may become, a stream."""
         self._head: Head | None = None
         self._parts: list[bytes] = []
         self._got = 0
-        self._borders: ChunkBorders | None = None
+        self._borders: ChunkBorders | EventBorders | None = None
         self._left: int | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -46,12 +51,12 @@ class Connection(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]
         self._pool.made(self)
 
-    def ask(self, asker: Asker, message: Message, *, stream: bool) -> None:
-        """Send a request; `stream`: tell the asker at the first body bytes, should the answer be an event stream."""
+    def ask(self, asker: Asker, message: Message, *, begun: Begun | None) -> None:
+        """Send a request; `begun`: tell the asker at the first events it accepts, should the answer be a stream."""
         if self._transport is None:
             raise RuntimeError("a closed connection is asked")
         self._asker = asker
-        self._stream = stream
+        self._begun = begun
         self._requests += 1
         if isinstance(message, bytes):
             self._pool.outbox.send(self._transport, message)
@@ -82,17 +87,22 @@ class Connection(asyncio.Protocol):
         except BadAnswerError:
             self._fail(LegError("bad-answer"))
             return
+        if ended:
+            self._ended(data)
+        elif data:
+            if self._sink is not None:
+                self._sink.segment(data)
+            else:
+                self._hold(data)
+
+    def _ended(self, data: bytes) -> None:
+        """The last of the body."""
         sink = self._sink
         if sink is not None:
-            if data:
-                sink.segment(data)
-            if ended and self._sink is not None:  # else the sink has closed the connection
-                self._free()
-                sink.end()
-        elif ended:
+            self._free()
+            sink.end(data)
+        else:
             self._complete(data)
-        elif data:
-            self._hold(data)
 
     def _take_head(self, data: bytes) -> bytes | None:
         """What follows the head; None while that is not whole."""
@@ -113,9 +123,11 @@ class Connection(asyncio.Protocol):
                 break
         self._head = head
         self._left = head.length
-        if head.chunked:
-            self._borders = ChunkBorders()
-        self._stream = self._stream and head.event_stream
+        if self._begun is not None and head.event_stream:
+            self._borders = EventBorders(ChunkBorders() if head.chunked else None, head.length)
+        else:
+            self._begun = None
+            self._borders = ChunkBorders() if head.chunked else None
         return data
 
     def _count(self, data: bytes) -> bool:
@@ -128,25 +140,31 @@ class Connection(asyncio.Protocol):
         return self._left == 0
 
     def _hold(self, data: bytes) -> None:
-        if self._stream and self._asker is not None and self._head is not None:
-            self._asker.answered(Answer(self._head, data, self, framed=True, ended=False))
+        asker, head, begun = self._asker, self._head, self._begun
+        if begun is not None and asker is not None and head is not None and begun(data):
+            asker.answered(Answer(head, self._joined(data), self, framed=True, ended=False))
             return
         self._parts.append(data)
         self._got += len(data)
-        if self._got > MAX_WHOLE:
+        if self._got > (MAX_WHOLE if begun is None else MAX_EVENT):
             self._fail(LegError("bad-answer"))
+
+    def _joined(self, data: bytes) -> bytes:
+        """What was held, and this."""
+        if self._parts:
+            self._parts.append(data)
+            data = b"".join(self._parts)
+            self._parts.clear()
+            self._got = 0
+        return data
 
     def _complete(self, data: bytes) -> None:
         """The last piece of an answer that was collected."""
         asker, head = self._asker, self._head
         if asker is None or head is None:
             return
-        if self._parts:
-            self._parts.append(data)
-            data = b"".join(self._parts)
-            self._parts.clear()
-            self._got = 0
-        framed = self._stream
+        data = self._joined(data)
+        framed = self._begun is not None
         if self._borders is not None and not framed:
             data = dechunk(data)
         self._free()
@@ -165,10 +183,10 @@ class Connection(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """An answer without a length ends here; anything else is cut short."""
-        head = self._head
-        if head is not None and self._borders is None and self._left is None:
+        head, borders = self._head, self._borders
+        if head is not None and not head.chunked and head.length is None:
             self._hung = True
-            self._complete(b"")
+            self._ended(borders.finish() if isinstance(borders, EventBorders) else b"")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -180,10 +198,10 @@ class Connection(asyncio.Protocol):
         self._fail(LegError("reset", fresh=fresh))
 
     def _fail(self, error: LegError) -> None:
-        asker, sink, at_border = self._asker, self._sink, self.at_border
+        asker, sink = self._asker, self._sink
         self.close()
         if sink is not None:
-            sink.lost(at_border=at_border)
+            sink.lost()
         elif asker is not None:
             asker.failed(error)
 
@@ -225,8 +243,3 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         """Whether it can take a request."""
         return self._transport is not None and not self._transport.is_closing()
-
-    @property
-    def at_border(self) -> bool:
-        """Whether what went to the sink ends at a chunk border."""
-        return self._borders is not None and self._borders.at_border

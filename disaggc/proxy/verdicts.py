@@ -11,12 +11,12 @@ from msgspec import Raw
 
 from disaggc.proxy.answers import Answer
 from disaggc.proxy.dialects import REQUIRED
-from disaggc.proxy.events import events_of, is_failure, is_suspect
+from disaggc.proxy.events import events_of, has_done, is_failure, is_last, is_suspect
 from disaggc.proxy.failures import LegError
-from disaggc.proxy.framing import BadAnswerError
 from disaggc.routing.table import Dialect
 
 _NO_CHOICES = re.compile(rb'"choices"\s*+:\s*+(?:\[\s*\]|null)')
+_EMPTY = re.compile(rb"\[\s*\]|null")
 _NIXL = Dialect.NIXL
 RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses that say the engine, not the request, is the problem."""
@@ -32,33 +32,45 @@ def fault_of(answer: Answer) -> LegError | None:
     return _stream_fault(answer) if answer.framed else _whole_fault(answer.body)
 
 
+def has_begun(framed: bytes) -> bool:
+    """Whether the first events of a stream hold one that says something: what comes before can still be retried."""
+    if b"data: {" in framed and _NO_CHOICES.search(framed) is None:
+        return True
+    return any(event.get("choices", True) for event in events_of(framed))
+
+
 def _stream_fault(answer: Answer) -> LegError | None:
-    """The first bytes of a stream already say that it failed, or it ended and had none."""
+    """The first events already say that it failed, or it ended and had none, or had no end."""
     data = answer.body
-    if answer.ended and b"data:" not in data:
+    if not answer.ended and not is_suspect(data):
+        return None
+    events = events_of(data)
+    if any(is_failure(event) for event in events):
+        return LegError("aborted")
+    if answer.ended and not (has_begun(data) and (has_done(data) or any(map(is_last, events)))):
         return LegError("bad-answer")
-    if is_suspect(data):
-        try:
-            if any(is_failure(event) for event in events_of(data)):
-                return LegError("aborted")
-        except BadAnswerError:
-            return None
     return None
+
+
+class _Whole(msgspec.Struct):
+    """What the calls that generate answer with, by API."""
+
+    choices: Raw = Raw()
+    output: Raw = Raw()
+    content: Raw = Raw()
 
 
 def _whole_fault(body: bytes) -> LegError | None:
     """A 200 that carries an error, an abort, or nothing."""
-    if not body.startswith(b"{"):
-        return LegError("bad-answer")
-    if not is_suspect(body) and _NO_CHOICES.search(body) is None:
-        return None
     try:
-        said = _ANYTHING.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+        said = _WHOLE.decode(body)
+        if is_suspect(body) and is_failure(_ANYTHING.decode(body)):
+            return LegError("aborted")
+    except (ValueError, RecursionError):
         return LegError("bad-answer")
-    if is_failure(said) or ("choices" in said and not said["choices"]):
-        return LegError("aborted")
-    return None
+    if said.choices:
+        return LegError("aborted") if _EMPTY.fullmatch(said.choices) else None
+    return None if said.output or said.content else LegError("bad-answer")
 
 
 class Handed(NamedTuple):
@@ -97,6 +109,7 @@ class _Prefilled(msgspec.Struct):
 
 
 _PREFILLED = msgspec.json.Decoder(_Prefilled)
+_WHOLE = msgspec.json.Decoder(_Whole)
 _ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _encode = msgspec.json.Encoder().encode
 _NULL = b"null"

@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disaggc.proxy.events import events_of, is_failure, is_suspect, scrub, usage_of, without_usage_event
+from disaggc.proxy.events import (
+    events_of,
+    has_done,
+    is_failure,
+    is_last,
+    is_suspect,
+    notable_in,
+    scrub,
+    usage_of,
+)  # fmt: skip
 from disaggc.proxy.framing import LAST_CHUNK, chunk
 
 inner = st.recursive(
@@ -48,12 +57,15 @@ def test_generated_text_never_looks_like_structure(text):
         ({"error": {"message": "x"}}, True), ({"choices": [{"finish_reason": "error"}]}, True),
         ({"choices": [{"finish_reason": "abort"}]}, True), ({"choices": [{"finish_reason": "stop"}]}, False),
         ({"type": "response.failed"}, True), ({"status": "failed"}, True), ({"status": "completed"}, False),
+        ({"status": "cancelled"}, True), ({"type": "message", "stop_reason": "error"}, True), ({"type": ["x"]}, False),
+        ({"type": "response.completed", "response": {"status": "cancelled"}}, True),
+        ({"type": "message_delta", "delta": {"stop_reason": "abort"}}, True),
         ({"error": None, "choices": [{"finish_reason": None, "text": "error"}]}, False),
     ],
 )  # fmt: skip
 def test_failures(said, failed):
     assert is_failure(said) is failed
-    if failed and said.get("status") != "failed":
+    if failed:
         assert is_suspect(json.dumps(said).encode())
 
 
@@ -65,12 +77,24 @@ def test_usage_of_every_api():
     assert usage_of(b'{"usage":null}') is None
 
 
-def test_only_the_usage_event_goes():
-    token = chunk(b'data: {"choices":[{"text":"a"}]}\n\n')
-    usage = chunk(b'data: {"choices":[],"usage":{"prompt_tokens":1}}\n\n')
-    final = chunk(b'data: {"choices":[{"text":"b"}],"usage":{"prompt_tokens":1}}\n\n')
-    done = chunk(b"data: [DONE]\n\n") + LAST_CHUNK
-    assert without_usage_event(token + usage + done) == token + done
-    assert without_usage_event(usage) == b""
-    assert without_usage_event(token + final + done) == token + final + done
-    assert [e["choices"][0]["text"] for e in events_of(token + final + done)] == ["a", "b"]
+def test_events_of_any_layout():
+    token, final = b'data: {"choices":[{"text":"a"}]}\n\n', b'data:{"choices":[{"text":"b"}]}\r\n\r\n'
+    framed = chunk(token + final) + chunk(b": ping\n\ndata: [DONE]\n\n") + LAST_CHUNK
+    assert [e["choices"][0]["text"] for e in events_of(framed)] == ["a", "b"]
+    assert has_done(framed)
+    assert not has_done(chunk(b'data: {"choices":[{"text":"[DONE]"}]}\n\n'))
+
+
+@pytest.mark.parametrize(
+    ("said", "last"),
+    [
+        ({"choices": [{"finish_reason": None}]}, False), ({"choices": [{}, {"finish_reason": "stop"}]}, True),
+        ({"choices": []}, False), ({"type": "message_stop"}, True), ({"type": "message_delta"}, False),
+        ({"type": "response.completed"}, True), ({"type": "response.incomplete"}, True),
+    ],
+)  # fmt: skip
+def test_which_event_completes_an_answer(said, last):
+    assert is_last(said) is last
+    if last:
+        assert notable_in(json.dumps(said).encode())
+        assert notable_in(json.dumps(said, separators=(",", ":")).encode())
