@@ -93,14 +93,15 @@ class Arrival(Exchange):
 
     def _admit(self, tokens: float, now: float) -> None:
         service, ask = self.service, self.ask
-        self.prompt_tokens = tokens
+        # Whole numbers, so that what was in flight adds up to nought.
+        self.prompt_tokens = tokens = round(tokens)
         bounds = service.bounds
         self.remote = service.fleet.disaggregated and ask.single and tokens >= bounds.hand_over_from
         if bounds.affinity or bounds.cache_counts:
             self._read_prefix()
         mean = service.mean_output
         limit = ask.output_limit
-        wanted = self.wanted = tokens + (limit if limit and limit < mean else mean)
+        wanted = self.wanted = tokens + (limit if limit and limit < mean else round(mean))
         replica = service.gate.admit(wanted, self.prefix, now, remote=self.remote)
         if replica is not None:
             self.held = replica
@@ -137,6 +138,9 @@ class Arrival(Exchange):
         if self._wish is None:
             super().tick(now)
         elif now > min(self.last, self._queued_since + self.service.bounds.queue_s):
+            if not self.service.gate.open(now):
+                self.fall(self.service.gate.closed())
+                return
             self.service.tally.cells[Total.REFUSED_QUEUE] += 1
             self.fall(RefusedError(429, "the service stayed at its limit, try again later", retry_after=5))
 

@@ -43,6 +43,8 @@ class Total:
     TOKENIZE_CALLS = 19
     GENERATION = 20
     ACCEPT_FULL = 21
+    WAITED_FOR_ENGINE = 22
+    OTHER_REQUESTS = 23
     SIZE = 24
 
 

@@ -161,6 +161,7 @@ class Control:
                 self.table, self.slots = before
                 for handle in self.handles.values():  # those that took it go back
                     self._order(handle)
+                await self.acknowledged(ACK_S)
                 return refusals
             if persist:
                 self.file.keep(table)

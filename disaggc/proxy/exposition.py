@@ -76,6 +76,18 @@ _TOTALS: tuple[tuple[int, str, str, str], ...] = (
         "counter",
         "Clients turned away at the connection limit.",
     ),
+    (
+        Total.WAITED_FOR_ENGINE,
+        "engine_waits_total",
+        "counter",
+        "Waits of requests for an engine that accepts connections.",
+    ),
+    (
+        Total.OTHER_REQUESTS,
+        "other_requests_total",
+        "counter",
+        "Requests that generate nothing: passed on to any engine, health, unknown paths.",
+    ),
 )
 _CLASS: tuple[tuple[int, str, str], ...] = (
     (PerClass.REQUESTS, "requests_total", "Requests."),

@@ -51,15 +51,25 @@ class Gate:
         return None if self._line.entries else self._grant(tokens, prefix, now, remote=remote)
 
     def wait(self, wish: Wish, priority: int, now: float) -> None:
-        """Wait in line; RefusedError 429 when that is full, 503 without replicas."""
-        if not any(r.available(now) for r in self.fleet.servers):
-            self._tally.cells[Total.REFUSED_NO_REPLICA] += 1
-            raise RefusedError(503, "no engine is available", retry_after=2)
+        """Wait in line; RefusedError 429 when that is full, 503 without replicas that could come back."""
+        if not any(r.active for r in self.fleet.servers):
+            raise self.closed()
         if not self._line.offer(wish, priority):
+            if not self.open(now):
+                raise self.closed()
             self._tally.cells[Total.REFUSED_QUEUE] += 1
             wait = self._served.retry_after(len(self._line), now)
             raise RefusedError(429, "the service is at its limit, try again later", retry_after=wait)
         self._tally.cells[Total.QUEUE] = len(self._line)
+
+    def open(self, now: float) -> bool:
+        """Whether there is a replica that may get requests."""
+        return any(r.available(now) for r in self.fleet.servers)
+
+    def closed(self) -> RefusedError:
+        """What is said where there is none."""
+        self._tally.cells[Total.REFUSED_NO_REPLICA] += 1
+        return RefusedError(503, "no engine is available", retry_after=2)
 
     def give_up(self, wish: Wish) -> None:
         """A waiting request left or ran out of time."""

@@ -20,6 +20,7 @@ from disaggc.proxy.precheck import counted
 from disaggc.proxy.requests import Request
 from disaggc.proxy.retrying import next_try, without_prefill
 from disaggc.proxy.service import Service
+from disaggc.proxy.waiting import Wait
 
 if TYPE_CHECKING:
     from disaggc.proxy.answers import Answer
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 class Generation(Arrival):
     """One chat, completion, response or message."""
 
-    __slots__ = ("attempt", "stream", "tried", "tries")
+    __slots__ = ("attempt", "pause", "stream", "tried", "tries", "waited")
 
     def __init__(self, service: Service, front: Front, request: Request) -> None:
         super().__init__(service, front, request)
@@ -40,6 +41,10 @@ class Generation(Arrival):
         self.stream: Stream | None = None
         self.tried: frozenset[str] = frozenset()
         self.tries = 0
+        self.pause: Wait | None = None
+        """While it waits for an engine to go on with."""
+        self.waited = 0.0
+        """Seconds of waits that are over."""
 
     # --- tries ---
 
@@ -63,7 +68,8 @@ class Generation(Arrival):
                 self.move_to(decode)
                 attempt.pair(prefill, decode, now)
                 return
-            without_prefill(self)
+            if not without_prefill(self, now):
+                return
         self.remote = False
         attempt.alone(self.holding, now)
 
@@ -107,8 +113,23 @@ class Generation(Arrival):
             call.drop()
         self.calls.clear()
         self._release_params()
-        next_try(self, error, now)
-        self._try(now)
+        if next_try(self, error, now):
+            self._try(now)
+
+    def wait(self, *, prefill: bool, now: float) -> None:
+        """There is no engine to go on with; RefusedError where waiting is over."""
+        self.pause = Wait(self, prefill=prefill, now=now)
+
+    def go_on(self, replica: Replica, *, decode: bool, now: float) -> None:
+        """A replica accepts connections."""
+        self.pause = None
+        self.tried -= {replica.address}
+        try:
+            if decode:
+                self.move_to(replica)
+            self._try(now)
+        except Exception as exc:  # noqa: BLE001 - see `fall`
+            self.fall(exc)
 
     # --- delivery ---
 
@@ -142,12 +163,15 @@ class Generation(Arrival):
         if stream is not None:
             if now > self.last or (now - stream.last > self.service.bounds.gap_s and not self.front.stalled):
                 stream.fail("timeout", status=504)
+        elif self.pause is not None:
+            self.pause.tick(now)
         else:
             super().tick(now)
 
     def clean(self, now: float) -> None:
         """Give back room, calls, and what prefill still keeps."""
         super().clean(now)
+        self.pause = None
         if self.stream is not None:
             self.service.tally.cells[Total.STREAMS_OPEN] -= 1
             self.stream.drop()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -13,6 +15,9 @@ from disaggc.proxy.failures import LegError
 from disaggc.proxy.outbox import Outbox
 from disaggc.proxy.upstream import Connection
 
+_LOG = logging.getLogger(__name__)
+_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+
 
 class Opener(Protocol):
     """Who waits for a new connection; told exactly once, later."""
@@ -22,6 +27,16 @@ class Opener(Protocol):
 
     def failed(self, error: LegError) -> None:
         """It cannot be opened in time."""
+
+
+def connect_fault(exc: OSError) -> LegError:
+    """Why a connection could not be opened; what this process lacks is no engine's fault."""
+    if isinstance(exc, ssl.SSLError):
+        return LegError("tls")  # somebody is there, and waiting makes nothing better
+    if exc.errno not in _OURS:
+        return LegError("connect", sent=False)
+    _LOG.error("no connection to an engine can be opened: %s", exc)
+    return LegError("no descriptor", status=503, blame=False, sent=False)
 
 
 class ConnectionPool:
@@ -68,8 +83,8 @@ class ConnectionPool:
                 )
         except TimeoutError:
             opener.failed(LegError("connect", status=504, sent=False))
-        except OSError:
-            opener.failed(LegError("connect", sent=False))
+        except OSError as exc:
+            opener.failed(connect_fault(exc))
         else:
             opener.opened(connection)
 

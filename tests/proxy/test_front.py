@@ -199,12 +199,10 @@ def test_other_calls_go_to_any_engine():
 
 def test_health_and_ready():
     async def go():
-        async with Stack().up() as s:
+        async with Stack(table={"health": {"eject_after": 3, "open_s": 5.0}}).up() as s:
             assert (await s.say(request(b"", "/ready", "GET"))).status == 200
-            for _ in range(3):
-                s.prefills[0].script.append(500)
             await s.prefills[0].stop()
-            await s.ask(prompt())
+            await asyncio.gather(*(s.ask(prompt()) for _ in range(3)))
             assert (await s.say(request(b"", "/ready", "GET"))).status == 503
             assert (await s.say(request(b"", "/health", "GET"))).status == 200
             await s.prefills[0].start()

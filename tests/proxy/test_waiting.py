@@ -1,0 +1,156 @@
+"""Requests whose only engine of a role is away: they wait for it, within bounds, and spend no tries on it."""
+
+import asyncio
+import errno
+import time
+
+import pytest
+
+from disaggc.proxy.board import PerClass, Total, class_cell
+from disaggc.proxy.pool import connect_fault
+from tests.proxy.engine import Engine
+from tests.proxy.harness import FAST, Stack, prompt, request, run
+
+
+def _stack(**table):
+    timeouts = {**FAST, "queue_s": 3.0, **table.pop("timeouts", {})}
+    return Stack(table={"timeouts": timeouts, "health": {"eject_after": 2, "open_s": 0.2}, **table})
+
+
+def _one(s, role):
+    return (s.prefills if role == "prefill" else s.decodes)[0]
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+@pytest.mark.parametrize("retries", [0, 2])
+def test_an_engine_that_comes_back_in_time_serves_who_waited(role, retries):
+    async def go():
+        async with _stack(retries=retries).up() as s:
+            engine = _one(s, role)
+            await engine.stop()
+            asking = [asyncio.ensure_future(s.ask(prompt(stream=i % 2 == 0))) for i in range(6)]
+            await asyncio.sleep(0.8)
+            assert not any(task.done() for task in asking)
+            asked = len(s.prefills[0].seen)
+            await engine.start()
+            assert [reply.status for reply in await asyncio.gather(*asking)] == [200] * 6
+            assert s.total(class_cell(0, PerClass.RETRIES)) == 0
+            assert s.total(Total.WAITED_FOR_ENGINE) >= 6
+            # knocking costs no prefill: each request had one before decode was found gone, and one after
+            assert asked == (0 if role == "prefill" else 6)
+            assert len(s.prefills[0].seen) == (6 if role == "prefill" else 12)
+            await s.quiet()
+            assert s.pinned == (0 if role == "prefill" else 6)  # a dead decode can release nothing: leases do
+
+    run(go())
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+@pytest.mark.parametrize("bound", [{"queue_s": 0.6}, {"total_s": 0.6}])
+def test_an_engine_that_stays_away_is_said_when_patience_ends(role, bound):
+    async def go():
+        async with _stack(timeouts=bound).up() as s:
+            await _one(s, role).stop()
+            for _ in range(2):  # the second finds the circuit open
+                begun = time.monotonic()
+                reply = await s.ask(prompt())
+                assert 0.5 < time.monotonic() - begun < 1.6
+                assert reply.status == 503
+                assert reply.headers["retry-after"] == "2"
+            assert s.total(Total.REFUSED_NO_REPLICA) == 2
+            await s.quiet()
+            assert s.total(Total.TOKENS_OPEN) == 0
+            await _one(s, role).start()
+
+    run(go())
+
+
+def test_where_the_policy_lets_decode_prefill_nobody_waits():
+    async def go():
+        async with _stack(on_prefill_failure="decode-locally").up() as s:
+            await s.prefills[0].stop()
+            for _ in range(5):
+                begun = time.monotonic()
+                assert (await s.ask(prompt())).status == 200
+                assert time.monotonic() - begun < 0.5
+            assert s.total(Total.WAITED_FOR_ENGINE) == 0
+            assert s.total(class_cell(0, PerClass.FALLBACK)) == 5
+            await s.prefills[0].start()
+
+    run(go())
+
+
+def test_under_policy_error_nobody_waits():
+    async def go():
+        async with _stack(on_prefill_failure="error").up() as s:
+            await s.prefills[0].stop()
+            assert [(await s.ask(prompt())).status for _ in range(3)] == [502, 502, 503]
+            await s.prefills[0].start()
+
+    run(go())
+
+
+def test_another_engine_is_asked_at_once():
+    async def go():
+        stack = _stack()
+        stack.prefills.append(Engine("p1"))
+        async with stack.up() as s:
+            await s.prefills[0].stop()
+            begun = time.monotonic()
+            for _ in range(4):
+                assert (await s.ask(prompt())).status == 200
+            assert time.monotonic() - begun < 0.5
+            assert s.total(Total.WAITED_FOR_ENGINE) == 0
+            await s.prefills[0].start()
+
+    run(go())
+
+
+def test_a_client_that_leaves_while_it_waits_leaves_nothing():
+    async def go():
+        async with _stack().up() as s:
+            await s.prefills[0].stop()
+            _, writer = await s.connect()
+            writer.write(request(prompt()))
+            while not s.total(Total.WAITED_FOR_ENGINE):
+                await asyncio.sleep(0.01)
+            writer.close()
+            await s.quiet()
+            assert s.total(Total.TOKENS_OPEN) == 0
+            await s.prefills[0].start()
+            await asyncio.sleep(0.3)
+            assert s.prefills[0].seen == []
+            assert (await s.ask(prompt())).status == 200
+
+    run(go())
+
+
+def test_what_left_the_table_is_not_waited_for():
+    async def go():
+        async with _stack().up() as s:
+            table = s.routing(2)
+            table["pools"][1]["replicas"][0]["state"] = "draining"
+            await s.order(table)
+            begun = time.monotonic()
+            assert (await s.ask(prompt())).status == 503
+            assert time.monotonic() - begun < 0.5
+
+    run(go())
+
+
+def test_what_is_in_flight_adds_up_to_nought():
+    async def go():
+        async with Stack().up() as s:
+            for size in range(30, 60):
+                await s.ask(prompt(prompt="ab c" * size + "d" * (size % 7)))
+            await s.quiet()
+            assert s.total(Total.TOKENS_OPEN) == 0.0
+
+    run(go())
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL])
+def test_our_own_shortage_is_not_the_engines_fault(number):
+    fault = connect_fault(OSError(number, "x"))
+    assert (fault.status, fault.blame, fault.sent) == (503, False, False)
+    assert connect_fault(OSError(errno.ECONNREFUSED, "x")).blame
