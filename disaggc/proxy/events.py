@@ -103,11 +103,15 @@ def is_last(event: dict[str, Any]) -> bool:
     return any(isinstance(c, dict) and c.get("finish_reason") for c in choices)
 
 
-def has_done(framed: bytes) -> bool:
-    """Whether the mark that ends a stream stands in these chunks, and not in a generated text."""
+def is_complete(framed: bytes) -> bool:
+    """Whether these chunks say that the stream has an end: by its mark, or by an event that is the last of a choice."""
     if framed.endswith(_DONE_CHUNK):
         return True
-    return _DONE in framed and any(value_of(event) == _DONE for event in split_events(dechunk(framed)))
+    for event in split_events(dechunk(framed)):
+        said = object_of(event)
+        if value_of(event) == _DONE if said is None else is_last(said):
+            return True
+    return False
 
 
 def is_only_usage(event: dict[str, Any]) -> bool:
@@ -115,11 +119,8 @@ def is_only_usage(event: dict[str, Any]) -> bool:
     return event.get("choices") == [] and bool(event.get("usage"))
 
 
-notable_in = re.compile(
-    rb'"(error|abort|failed|cancelled|response\.(?:failed|cancelled|completed|incomplete)|message_stop|usage'
-    rb'|kv_transfer_params|finish_reason(?="\s*:\s*"))"'
-).findall
-"""The words in some bytes that may say a failure, the end, usage or KV parameters.
+notable_in = re.compile(rb'"(error|abort|response\.(?:failed|cancelled)|usage|kv_transfer_params)"').findall
+"""The words in some bytes of a stream that may say a failure, usage or KV parameters.
 
 One search instead of many: on a chunk of a stream 0.9 us instead of 1.9.
 """

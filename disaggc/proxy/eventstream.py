@@ -19,46 +19,28 @@ _EVENT_ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
 _DATA = b"data:"
 
 
-class EventBorders:
-    """Cuts the body of a stream at the ends of events."""
+class EventBorders(ChunkBorders):
+    """Cuts the body of a stream, which is chunked, at the ends of events: whole events in whole chunks."""
 
-    __slots__ = ("_borders", "_left", "_parts", "_size", "_tail", "ended")
+    __slots__ = ("_parts", "_size", "_tail")
 
-    def __init__(self, borders: ChunkBorders | None, length: int | None) -> None:
-        self._borders = borders
-        """None where the body is not chunked."""
-        self._left = length
-        """Bytes to come; None where the body is chunked or ends with the connection."""
+    def __init__(self) -> None:
+        super().__init__()
         self._parts: list[bytes] = []
         """Of an unfinished event."""
         self._size = 0
         self._tail = b""
-        self.ended = length == 0
-
-    def feed(self, data: bytes) -> bytes:
-        """Whole events in whole chunks, the rest is held; sets `ended` after the last."""
-        borders = self._borders
-        if borders is not None:
-            data = borders.feed(data)
-            self.ended = borders.ended
-            if borders.tidy and not self._parts:
-                return data
-            data = dechunk(data)
-        elif self._left is not None:
-            self._left -= len(data)
-            if self._left < 0:
-                raise BadAnswerError("more bytes than content-length")
-            self.ended = self._left == 0
-        data = self._whole(data)
-        return data + self.finish() if self.ended else data
 
     def finish(self) -> bytes:
         """What is still held, at the end of the body: clients differ in whether they read an unfinished event."""
-        self.ended = True
-        self._parts.append(b"\n\n")
         left = b"".join(self._parts)
         self._parts.clear()
-        return _rechunked(left) if left.strip() else b""
+        return _rechunked(left + b"\n\n")
+
+    def _passed(self, data: bytes) -> bytes:
+        data = self._whole(dechunk(data))
+        self._tidy = not self._parts
+        return data + self.finish() if self.ended else data
 
     def _whole(self, data: bytes) -> bytes:
         near = self._tail + data
@@ -81,6 +63,26 @@ class EventBorders:
             self._size += len(data)
             if self._size > MAX_EVENT:
                 raise BadAnswerError("an event without an end")
+
+
+class UnchunkedBorders(EventBorders):
+    """The same for a stream with a length, or one that ends with the connection."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, length: int | None) -> None:
+        super().__init__()
+        self._left = length
+
+    def feed(self, data: bytes) -> bytes:
+        """Whole events, as chunks; the rest is held. Sets `ended` after the last."""
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left < 0:
+                raise BadAnswerError("more bytes than content-length")
+            self.ended = self._left == 0
+        data = self._whole(data)
+        return data + self.finish() if self.ended else data
 
 
 def _rechunked(body: bytes) -> bytes:

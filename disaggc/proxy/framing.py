@@ -14,7 +14,9 @@ MAX_HELD = 1 << 20
 """A chunk larger than this goes out in pieces."""
 _STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: [^\r\n]*)?")
 _HEX = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[^\r\n]{0,256})?")
-_EVENT_STARTS, _EVENT_END = (b"data: ", b"event: "), b"\n\n\r\n"
+_EVENT_END = b"\n\n\r\n"
+_MAX_DIGITS = 18
+"""Of a Content-Length: an exabyte, and far below what Python refuses to convert."""
 _SIZE_LINE = 300
 """Longest first line of a chunk, extensions included."""
 
@@ -54,7 +56,11 @@ def parse_head(text: bytes) -> Head:
     for name, value in map(_field, lines):
         match name:
             case b"content-length":
-                if not value.isdigit() or (length is not None and length != int(value)):
+                if (
+                    not value.isdigit()
+                    or len(value) > _MAX_DIGITS
+                    or (length is not None and length != int(value))
+                ):
                     raise BadAnswerError("content-length is not one number")
                 length = int(value)
             case b"transfer-encoding":
@@ -89,12 +95,12 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
 class ChunkBorders:
     """Cuts a chunked body at chunk borders."""
 
-    __slots__ = ("_held", "ended", "tidy")
+    __slots__ = ("_held", "_tidy", "ended")
 
     def __init__(self) -> None:
         self._held = b""
-        self.tidy = True
-        """Whether each chunk that came out last begins and ends like events of an engine."""
+        self._tidy = True
+        """Whether all that came out so far ends like an event of an engine."""
         self.ended = False
 
     def feed(self, data: bytes) -> bytes:
@@ -105,8 +111,7 @@ class ChunkBorders:
         if self._held:
             data = self._held + data
             self._held = b""
-        self.tidy = True
-        at, size = 0, len(data)
+        tidy, at, size = self._tidy, 0, len(data)
         while at < size:
             line = data.find(b"\r\n", at, at + _SIZE_LINE)
             if line < 0:
@@ -115,30 +120,32 @@ class ChunkBorders:
             length = chunk_length(data[at:line])
             if length == 0:
                 self.ended = _last_ends(data, line + 2)
-                if self.ended:
-                    return data[:at]
                 break
             end = line + length + 4
             if end > size:
                 if size - at > MAX_HELD:
-                    return self._cut(data, at, line + 2, length=length)
+                    return self._passed(self._cut(data, at, line + 2, length=length))
                 break
             tail = data[end - 4 : end]
-            if tail != _EVENT_END or not data.startswith(_EVENT_STARTS, line + 2):
+            if tail != _EVENT_END:
                 if tail[2:] != b"\r\n":
                     raise BadAnswerError("a chunk does not end where it says")
-                self.tidy = False
+                tidy = False
             at = end
-        if at == size:
-            return data
-        self._held = data[at:]
-        return data[:at]
+        if at < size:
+            if not self.ended:
+                self._held = data[at:]
+            data = data[:at]
+        return data if tidy else self._passed(data)
+
+    def _passed(self, data: bytes) -> bytes:
+        """What comes out where chunks do not end like events; as much of it as there is."""
+        return data
 
     def _cut(self, data: bytes, at: int, start: int, *, length: int) -> bytes:
         """What is here of a huge chunk, as a chunk; what is left becomes one when it comes."""
         here = min(len(data) - start, length - 1)
         self._held = b"%x\r\n%b" % (length - here, data[start + here :])
-        self.tidy = False
         return data[:at] + chunk(data[start : start + here])
 
 

@@ -17,9 +17,8 @@ from disaggc.proxy.events import (
     PARAMS,
     Usage,
     cached_tokens_as,
-    has_done,
+    is_complete,
     is_failure,
-    is_last,
     is_only_usage,
     notable_in,
     object_of,
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from disaggc.proxy.front import Front
     from disaggc.proxy.tally import Tally
     from disaggc.proxy.upstream import Connection
-
-_OBJECT_LAST = b"}\n\n\r\n"
 
 
 class Changes(NamedTuple):
@@ -63,8 +60,8 @@ class Stream:
     """The sink of one decode connection, which it owns until the end."""
 
     __slots__ = (
-        "_changes", "_complete", "_connection", "_front", "_gaps", "_head", "_listener", "_tally", "last", "over",
-        "tokens", "usage",
+        "_changes", "_complete", "_connection", "_front", "_gaps", "_head", "_listener", "_recent", "_tally", "last",
+        "over", "tokens", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -79,6 +76,8 @@ class Stream:
         self._head = b""
         self._complete = False
         """Whether the engine said that nothing is missing."""
+        self._recent = b""
+        """The last chunks with events: whether they say so is of interest only at the end."""
         self.tokens = 0
         self.usage: Usage | None = None
         self.last = 0.0
@@ -116,11 +115,17 @@ class Stream:
             if self.tokens:
                 self._gaps.append(now - self.last)
             self.tokens += events
+            self._recent = data
+        else:
+            self._eventless(data)
         self.last = now
-        if not data.endswith(_OBJECT_LAST) and has_done(data):
-            self._complete = True
         words = notable_in(data)
         return self._inspected(data, words) if words else data
+
+    def _eventless(self, data: bytes) -> None:
+        """The mark of the end, comments, or events without a space, which vLLM does not send."""
+        self.tokens += data.count(b"data:{")
+        self._complete = self._complete or is_complete(data)
 
     def _inspected(self, data: bytes, words: list[bytes]) -> bytes:
         """The events without what is not for the client; a failure among them ends the stream."""
@@ -134,7 +139,6 @@ class Stream:
                 if said is not None:
                     if is_failure(said):
                         return self._failed_after(kept, "aborted")
-                    self._complete = self._complete or is_last(said)
                     passed = self._usage_seen(passed, said)
                 kept.append(passed)
         except ValueError:
@@ -158,7 +162,10 @@ class Stream:
         self.usage = usage
         changes = self._changes
         if changes.hide_usage:
-            return b"" if is_only_usage(said) else event
+            if not is_only_usage(said):
+                return event
+            self._complete = True  # it follows the last token
+            return b""
         return cached_tokens_as(event, changes.cached) if changes.remote else event
 
     def end(self, data: bytes) -> None:
@@ -169,7 +176,7 @@ class Stream:
         data = self._seen(data) if data else data
         if self.over:
             return
-        if not self._complete:
+        if not (self._complete or is_complete(self._recent)):
             if data:
                 self._send(data)
             self._break("the engine stopped before the end", 502)

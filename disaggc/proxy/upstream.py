@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 
 from disaggc.proxy.answers import Answer, Asker, Home, Sink
-from disaggc.proxy.eventstream import MAX_EVENT, EventBorders
+from disaggc.proxy.eventstream import MAX_EVENT, EventBorders, UnchunkedBorders
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.framing import MAX_HEAD, BadAnswerError, ChunkBorders, Head, dechunk, parse_head
 
@@ -43,7 +43,7 @@ class Connection(asyncio.Protocol):
         self._head: Head | None = None
         self._parts: list[bytes] = []
         self._got = 0
-        self._borders: ChunkBorders | EventBorders | None = None
+        self._borders: ChunkBorders | None = None
         self._left: int | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -124,7 +124,7 @@ class Connection(asyncio.Protocol):
         self._head = head
         self._left = head.length
         if self._begun is not None and head.event_stream:
-            self._borders = EventBorders(ChunkBorders() if head.chunked else None, head.length)
+            self._borders = EventBorders() if head.chunked else UnchunkedBorders(head.length)
         else:
             self._begun = None
             self._borders = ChunkBorders() if head.chunked else None

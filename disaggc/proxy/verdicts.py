@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from disaggc.proxy.answers import Answer
 from disaggc.proxy.dialects import REQUIRED
-from disaggc.proxy.events import events_of, has_done, is_failure, is_last, is_suspect
+from disaggc.proxy.events import events_of, is_complete, is_failure, is_suspect
 from disaggc.proxy.failures import LegError
 from disaggc.routing.table import Dialect
 
@@ -44,10 +44,9 @@ def _stream_fault(answer: Answer) -> LegError | None:
     data = answer.body
     if not answer.ended and not is_suspect(data):
         return None
-    events = events_of(data)
-    if any(is_failure(event) for event in events):
+    if any(is_failure(event) for event in events_of(data)):
         return LegError("aborted")
-    if answer.ended and not (has_begun(data) and (has_done(data) or any(map(is_last, events)))):
+    if answer.ended and not (has_begun(data) and is_complete(data)):
         return LegError("bad-answer")
     return None
 
