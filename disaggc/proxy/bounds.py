@@ -10,6 +10,9 @@ from disaggc.proxy.failures import Stage
 from disaggc.routing.roles import break_even
 from disaggc.routing.table import Dialect, Policy, RoutingTable
 
+HELD_BYTES = 256 << 20
+"""Bodies on their way that one worker holds at most, bytes: eight of the largest size by default."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -26,6 +29,8 @@ class Bounds:
     total_s: float
     header_bytes: int
     body_bytes: int
+    held_bytes: int
+    """Of all bodies that have not fully arrived; one of the largest size always fits."""
     max_model_len: int
     hand_over_from: int
     """Uncached prompt tokens from which on prefill is another replica's."""
@@ -58,6 +63,7 @@ def bounds_of(table: RoutingTable) -> Bounds:
         total_s=times.total_s,
         header_bytes=limits.header_bytes,
         body_bytes=limits.body_bytes,
+        held_bytes=max(HELD_BYTES, limits.body_bytes),
         max_model_len=table.max_model_len,
         hand_over_from=break_even(skip_below=table.skip_prefill_below, block_size=table.block_size),
         models=frozenset(table.models),

@@ -15,7 +15,7 @@ from disaggc.proxy.board import PerClass, Timing, Total
 from disaggc.proxy.call import Call
 from disaggc.proxy.failures import LegError, RefusedError
 from disaggc.proxy.outbox import FEW
-from disaggc.proxy.requests import Request, answer_head, error_body, forwarded, request_id
+from disaggc.proxy.requests import LARGE, Request, answer_head, error_body, forwarded, request_id
 from disaggc.proxy.service import Service
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Exchange:
 
     __slots__ = (
         "calls", "entry", "front", "gone", "last", "lines", "over", "position", "replied", "request", "service",
-        "started", "times", "upstream_id",
+        "started", "times", "untaken", "upstream_id",
     )  # fmt: skip
 
     def __init__(self, service: Service, front: Front, request: Request) -> None:
@@ -50,6 +50,8 @@ class Exchange:
         self.replied = False
         self.over = False
         self.gone = False
+        self.untaken = False
+        """Over, but a part of its answer waits for a client that takes it slowly: there is no outcome yet."""
 
     # --- what kinds of requests fill in ---
 
@@ -111,8 +113,22 @@ class Exchange:
     def client_left(self) -> None:
         """Stop everything for a client that is gone."""
         self.gone = True
+        if self.untaken:
+            self.entry.outcome = self.entry.outcome or "client-gone"
+            self._settle(monotonic(), keep_alive=False)
+            return
         self.entry.outcome = "client-gone"
         self.conclude()
+
+    def client_took(self) -> None:
+        """The client has caught up; what waited only for that is settled."""
+        if self.untaken:
+            self._settle(monotonic(), keep_alive=True)
+
+    def stop(self, refused: RefusedError) -> None:
+        """The proxy ends."""
+        self.request.keep_alive = False
+        self.fall(refused)
 
     def fall(self, exc: Exception) -> None:
         """A refusal is answered; a bug must not take other requests with it, it is counted and said."""
@@ -145,6 +161,8 @@ class Exchange:
         )  # fmt: skip
         head = answer_head(status, lines, keep_alive=self.request.keep_alive)
         self.front.write(head if self.request.method == b"HEAD" else head + body)
+        if len(body) > LARGE:
+            self.service.outbox.flush()  # so that it is known whether the client keeps up
 
     def conclude(self, *, keep_alive: bool = True) -> None:
         """The end: give back, count, log, and let the client's connection go on."""
@@ -154,6 +172,16 @@ class Exchange:
         now = monotonic()
         self.service.tally.cells[Total.REQUESTS_OPEN] -= 1
         self.clean(now)
+        if self.front.stalled and not self.gone:
+            self.untaken = True
+            self.request.keep_alive &= keep_alive
+            self.forget()
+            return
+        self._settle(now, keep_alive=keep_alive)
+
+    def _settle(self, now: float, *, keep_alive: bool) -> None:
+        """Count, log, and let the client's connection go on."""
+        self.untaken = False
         self._account(now)
         if not self.gone:
             self.front.finished(now, keep_alive=keep_alive and self.request.keep_alive)

@@ -13,14 +13,12 @@ from typing import Protocol
 
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import RefusedError
-from disaggc.proxy.intake import Intake
+from disaggc.proxy.outlet import Outlet
 from disaggc.proxy.requests import Request, answer_head, error_body
 from disaggc.proxy.service import Service
-from disaggc.proxy.upstream import Connection
 
-_MAX_PIPELINED = 16
-LINGER_S = 2.0
-"""A refused client may still be sending its body: closing at once would take the answer from it."""
+_MAX_PIPELINED = 64
+"""Answered one from within the other: 64 take half the depth that Python allows."""
 
 
 class Running(Protocol):
@@ -39,11 +37,17 @@ class Running(Protocol):
     def client_left(self) -> None:
         """Nobody waits any more."""
 
+    def client_took(self) -> None:
+        """What was written so far is with the client."""
 
-class Front(Intake):
+    def stop(self, refused: RefusedError) -> None:
+        """End it now, in a way that the client understands."""
+
+
+class Front(Outlet):
     """A client connection."""
 
-    __slots__ = ("_queue", "_serve", "_stalled_since", "_throttled", "peers", "running")
+    __slots__ = ("_expecting", "_queue", "_refusal", "_serve", "peers", "running")
 
     def __init__(
         self, service: Service, peers: set[Front], serve: Callable[[Front, Request], Running]
@@ -53,8 +57,11 @@ class Front(Intake):
         self.running: Running | None = None
         self._serve = serve
         self._queue: deque[Request] | None = None
-        self._throttled: Connection | None = None
-        self._stalled_since = 0.0
+        """None unless something has to wait for the answer under way: requests, or one of the two below."""
+        self._refusal: RefusedError | None = None
+        """The last answer of this connection, in its turn."""
+        self._expecting = False
+        """Whether `100 Continue` is to be said, in its turn."""
 
     # --- connection ---
 
@@ -77,6 +84,8 @@ class Front(Intake):
         self.service.tally.cells[Total.CONNECTIONS_OPEN] = len(self.peers)
         self.transport = None
         self._queue = None
+        self.stalled = False
+        self.discard()
         if self._throttled is not None:
             self._throttled.resume()
         running, self.running = self.running, None
@@ -87,23 +96,6 @@ class Front(Intake):
         """A client that has closed its sending side has left."""
         return False
 
-    def pause_writing(self) -> None:
-        """The client does not keep up: take no more from the engine."""
-        self._stalled_since = monotonic()
-        if self._throttled is not None:
-            self._throttled.pause()
-
-    def resume_writing(self) -> None:
-        """The client has caught up."""
-        self._stalled_since = 0.0
-        if self._throttled is not None:
-            self._throttled.resume()
-
-    @property
-    def stalled(self) -> bool:
-        """Whether the client does not take its bytes."""
-        return self._stalled_since > 0
-
     # --- requests ---
 
     def arrived(self, request: Request) -> None:
@@ -112,26 +104,36 @@ class Front(Intake):
             running = self.running = self._serve(self, request)
             running.start()
             return
+        if b"expect" in request.headers:
+            self._expecting = False
         if self._queue is None:
             self._queue = deque()
+        if len(self._queue) == _MAX_PIPELINED:
+            self.refuse(RefusedError(400, "too many requests ahead of their answers"))
+            return
         self._queue.append(request)
-        if len(self._queue) > _MAX_PIPELINED:
-            raise RefusedError(400, "too many requests ahead of their answers")
         if self.transport is not None:
             self.transport.pause_reading()
 
+    def client_caught_up(self) -> None:
+        """What was written is with the client."""
+        if self.running is not None:
+            self.running.client_took()
+
+    def expected(self) -> None:
+        """Tell the client to go on, once the answers before are out."""
+        if self.running is None and not self._whole:
+            self._go_on()
+            return
+        self._expecting = True
+        if self._queue is None:
+            self._queue = deque()
+
+    def _go_on(self) -> None:
+        self._expecting = False
+        self.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
     # --- answering ---
-
-    def write(self, data: bytes) -> None:
-        """Send bytes to the client."""
-        if self.transport is not None:
-            self.service.outbox.send(self.transport, data)
-
-    def throttle(self, connection: Connection | None) -> None:
-        """Pause this engine connection while the client does not take its bytes; None = no longer."""
-        self._throttled = connection
-        if connection is not None and self._stalled_since:
-            connection.pause()
 
     def finished(self, now: float, *, keep_alive: bool) -> None:
         """The answer is complete: next request, or close."""
@@ -140,21 +142,34 @@ class Front(Intake):
         self.since = now
         if self.transport is None:
             return
-        if not keep_alive or self.closing or (self.service.draining and not self._queue):
-            self._close()
-            return
-        if self._queue is None:
-            return
+        if not keep_alive or (self._queue is None and (self.closing or self.service.draining)):
+            self._close(now)
+        elif self._queue is not None:
+            self._next(now)
+
+    def _next(self, now: float) -> None:
+        """What had to wait for the answer that is out now."""
         if self._queue:
             running = self.running = self._serve(self, self._queue.popleft())
             running.start()
-        if not self._queue and self.transport is not None and not self.transport.is_reading():
-            self._queue = None
-            self.transport.resume_reading()
+        elif self._refusal is not None:
+            self._say(self._refusal)
+        elif self.closing or self.service.draining:
+            self._close(now)
+        elif self._expecting:
+            self._go_on()
+        if not self._queue and not self.closing and self.transport is not None:
+            if not self._expecting:
+                self._queue = None
+            self._began = now
+            if not self.transport.is_reading():
+                self.transport.resume_reading()
 
-    def _close(self) -> None:
+    def _close(self, now: float) -> None:
         """Close once everything is sent."""
         self.closing = True
+        self._queue = None
+        self.watch(now)
         self.service.outbox.flush()
         if self.transport is not None:
             self.transport.close()
@@ -166,39 +181,62 @@ class Front(Intake):
             self.transport.abort()
 
     def refuse(self, refused: RefusedError) -> None:
-        """Answer a request that never became one, and close. A request still running ends with the connection."""
-        self.closing = True
-        self.service.tally.cells[Total.REFUSED_BAD] += 1
-        if self.transport is None:
+        """Answer a request that never became one, in its turn, and close."""
+        if self.closing:
             return
-        if self.running is not None:
-            self.transport.abort()
+        self.closing = True
+        self.discard()
+        self.service.tally.cells[Total.REFUSED_BAD] += 1
+        if self.running is None:
+            self._say(refused)
+            return
+        self._refusal = refused
+        if self._queue is None:
+            self._queue = deque()
+
+    def _say(self, refused: RefusedError) -> None:
+        """The last answer."""
+        if self.transport is None:
             return
         body = error_body(refused)
         lines = b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
         if refused.status == 401:
             lines += b"www-authenticate: Bearer\r\n"
+        if refused.retry_after is not None:
+            lines += b"retry-after: %d\r\n" % refused.retry_after
+        self._queue = None
+        self.watch(monotonic())
         self.service.outbox.flush()
         self.transport.write(answer_head(refused.status, lines, keep_alive=False) + body)
-        self.since = monotonic()
         if self.receiving and self.transport.can_write_eof():
             self.transport.write_eof()
+            if not self.transport.is_reading():
+                self.transport.resume_reading()
         else:
             self.transport.close()
 
+    # --- deadlines ---
+
     def tick(self, now: float) -> None:
         """Deadlines of the connection and of the request on it."""
-        limits = self.service.table.timeouts
-        if self.running is not None:
-            if self._stalled_since and now - self._stalled_since > limits.client_write_s:
-                self.abort()
-                return
+        if (self.stalled or (self.closing and self.running is None)) and self.stuck(now):
+            self.abort()
+        elif self.running is not None:
             self.running.tick(now)
-        elif self.closing:
-            if now - self.since > LINGER_S:
-                self.abort()
+        elif self.closing or self.stalled:
+            return
         elif self.receiving:
-            if now - self.since > limits.client_read_s:
+            if self.late(now):
                 self.refuse(RefusedError(408, "the request did not arrive in time"))
-        elif now - self.since > limits.idle_client_s or self.service.draining:
-            self._close()
+        elif now - self.since > self.service.table.timeouts.idle_client_s or self.service.draining:
+            self._close(now)
+
+    def stop(self) -> None:
+        """The time for finishing is over: whoever still waits is told so."""
+        self._queue = self._refusal = None
+        refused = RefusedError(503, "the proxy is shutting down", retry_after=1)
+        if self.running is not None:
+            self.closing = True
+            self.running.stop(refused)
+        elif self.receiving:
+            self.refuse(refused)

@@ -14,7 +14,7 @@ from disaggc.proxy.attempt import Attempt
 from disaggc.proxy.board import PerClass, Total
 from disaggc.proxy.call import Call
 from disaggc.proxy.delivery import count_tokens, deliver_whole, open_stream
-from disaggc.proxy.failures import LegError
+from disaggc.proxy.failures import LegError, RefusedError
 from disaggc.proxy.pair_choice import choose_pair
 from disaggc.proxy.precheck import counted
 from disaggc.proxy.requests import Request
@@ -151,9 +151,19 @@ class Generation(Arrival):
 
     def stream_broke(self) -> None:
         """The client was told."""
-        self.holding.failed(monotonic())
-        self.entry.outcome = "broken"
+        if not self.entry.outcome:  # else it was not the engine that ended it
+            self.entry.outcome = "broken"
+            self.holding.failed(monotonic())
         self.stream_ended()
+
+    def stop(self, refused: RefusedError) -> None:
+        """The proxy ends: a stream does so with an error event."""
+        if self.stream is None:
+            super().stop(refused)
+            return
+        self.request.keep_alive = False
+        self.entry.outcome = "broken"
+        self.stream.fail(refused.message, status=refused.status)
 
     # --- deadlines and the end ---
 

@@ -13,6 +13,7 @@ import httptools
 
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import RefusedError
+from disaggc.proxy.offers import MAX_OFFERS, without_offer
 from disaggc.proxy.requests import Request
 from disaggc.proxy.service import Service
 
@@ -21,14 +22,18 @@ _SINGLE = frozenset(
 )
 _OPEN_PATHS = (b"/health", b"/ready")
 MAX_TARGET = 8192
+MIN_BODY_RATE = 16 << 10
+"""Bytes/s below which a body takes too long: the slowest mobile uplinks; 32 MiB may take 35 minutes, not a day."""
+_MAX_PIECES = 64
+"""Of a body, kept apart; later ones are joined at once, or chunks of two bytes would take 30 times their size."""
 
 
 class Intake(asyncio.Protocol):
     """Bytes in, requests out."""
 
     __slots__ = (
-        "_body", "_body_size", "_field_bytes", "_fields", "_headers", "_in_body", "_old", "_parser", "_url", "_whole",
-        "closing", "receiving", "service", "since", "transport",
+        "_began", "_body", "_body_size", "_counted", "_field_bytes", "_fields", "_headers", "_in_body", "_offered",
+        "_old", "_parser", "_url", "_whole", "closing", "receiving", "service", "since", "transport",
     )  # fmt: skip
 
     def __init__(self, service: Service) -> None:
@@ -41,6 +46,12 @@ class Intake(asyncio.Protocol):
         self._whole: list[Request] = []
         """Complete, but not handed on: that is done when the parser has returned."""
         self._old = False
+        self._began = 0.0
+        """When the body's turn came."""
+        self._offered = b""
+        """A head that has to be read once more."""
+        self._counted = False
+        """Whether a body on its way is counted with those of the worker."""
         self._fresh()
 
     def _fresh(self) -> None:
@@ -48,7 +59,8 @@ class Intake(asyncio.Protocol):
         self._headers: dict[bytes, bytes] = {}
         self._fields: list[tuple[bytes, bytes]] = []
         self._field_bytes = 0
-        self._body: list[bytes] = []
+        """Read since the request began, or since its last piece of body: its head, or what a body has around it."""
+        self._body: list[bytes | bytearray] = []
         self._body_size = 0
         self._in_body = False
         self.receiving = False
@@ -61,8 +73,8 @@ class Intake(asyncio.Protocol):
         """Answer what never became a request, and close."""
         raise NotImplementedError
 
-    def abort(self) -> None:
-        """Cut the connection."""
+    def expected(self) -> None:
+        """The client sends its body once it is told to."""
         raise NotImplementedError
 
     def data_received(self, data: bytes) -> None:
@@ -73,27 +85,62 @@ class Intake(asyncio.Protocol):
             self.since = monotonic()
         self.receiving = True
         self._field_bytes += len(data)
+        refused = self._parse(data)
+        while self._whole:
+            self.arrived(self._whole.pop(0))
+        if refused is not None:
+            self.receiving = True
+            self.refuse(refused)
+        elif self._in_body or self._counted or self._field_bytes > self.service.bounds.header_bytes:
+            self._unfinished()
+
+    def _parse(self, data: bytes, offers: int = 0) -> RefusedError | None:
+        """Whole requests go to `_whole`; what came before a fault is good."""
         try:
             self._parser.feed_data(data)
-            while self._whole:
-                self.arrived(self._whole.pop(0))
+        except httptools.HttpParserUpgrade as offered:
+            self._whole.pop()  # without its body, which the parser takes for the other protocol
+            if offers == MAX_OFFERS:
+                return RefusedError(400, "too many requests ahead of their answers")
+            self._parser = httptools.HttpRequestParser(self)
+            head, self._offered = self._offered, b""
+            self.receiving = True
+            self._field_bytes = len(head)
+            return self._parse(head + data[offered.args[0] :], offers + 1)
         except httptools.HttpParserCallbackError as exc:
             said = exc.__context__
-            self._reject(said if isinstance(said, RefusedError) else RefusedError(400, "bad request"))
+            return said if isinstance(said, RefusedError) else RefusedError(400, "bad request")
         except httptools.HttpParserError:
-            self._reject(RefusedError(400, "the request is not valid HTTP/1.1"))
-        except RefusedError as refused:
-            self._reject(refused)
-        else:
-            if not self._in_body and self._field_bytes > self.service.bounds.header_bytes:
-                self.refuse(RefusedError(431, "the request headers are too large"))
+            return RefusedError(400, "the request is not valid HTTP/1.1")
+        return None
 
-    def _reject(self, refused: RefusedError) -> None:
-        """Refuse what came last; a request before it that came with it would be taken for the one answered."""
-        if self._whole:
-            self.abort()
+    def _unfinished(self) -> None:
+        """A request that one read did not complete: what it holds is limited, alone and with all others."""
+        bodies = self.service.bodies
+        if self._field_bytes > self.service.bounds.header_bytes:
+            self.refuse(RefusedError(431, "the request headers are too large"))
+        elif self._in_body:
+            self._counted = self.receiving = True
+            bodies.hold(self, self._body_size)
+            for other in bodies.too_old(self.service.bounds.held_bytes):
+                other.refuse(RefusedError(503, "too much of unfinished requests is waiting", retry_after=1))
         else:
-            self.refuse(refused)
+            self._counted = False
+            bodies.drop(self)
+
+    def discard(self) -> None:
+        """Let go of what is there of a request that will not be served."""
+        self._fields, self._body = [], []
+        if self._counted:
+            self._counted = False
+            self.service.bodies.drop(self)
+
+    def late(self, now: float) -> bool:
+        """Whether the request on its way takes too long: by silence, or, with a body, by its size."""
+        patience = self.service.table.timeouts.client_read_s
+        if now - self.since > patience:
+            return True
+        return self._in_body and now - self._began > patience + self._body_size / MIN_BODY_RATE
 
     def on_url(self, url: bytes) -> None:
         """A piece of the target."""
@@ -123,11 +170,16 @@ class Intake(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """The head is complete: refuse what would be refused anyway before its body is read."""
         self._in_body = True
-        self.since = monotonic()
-        self._collect()
-        headers = self._headers
+        self._began = self.since = monotonic()
         if self._parser.should_upgrade():
-            raise RefusedError(400, "protocol upgrades are not supported")
+            parser = self._parser
+            self._offered = without_offer(
+                parser.get_method(), self._url, parser.get_http_version(), fields=self._fields
+            )
+            return
+        self._collect()
+        self._field_bytes = 0
+        headers = self._headers
         self._old = self._parser.get_http_version() != "1.1"
         if self._old:
             if b"transfer-encoding" in headers:
@@ -142,12 +194,8 @@ class Intake(asyncio.Protocol):
             raise RefusedError(415, "compressed request bodies are not supported")
         if not self._may_enter(headers):
             raise RefusedError(401, "the API key is missing or wrong")
-        if (
-            b"expect" in headers
-            and headers[b"expect"].lower() == b"100-continue"
-            and self.transport is not None
-        ):
-            self.service.outbox.send(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
+        if b"expect" in headers and headers[b"expect"].lower() == b"100-continue":
+            self.expected()
 
     def _may_enter(self, headers: dict[bytes, bytes]) -> bool:
         if self._url in _OPEN_PATHS:
@@ -163,7 +211,14 @@ class Intake(asyncio.Protocol):
         limit = self.service.bounds.body_bytes
         if self._body_size > limit:
             raise RefusedError(413, f"the request body is larger than the limit of {limit} bytes")
-        self._body.append(body)
+        self._field_bytes = 0
+        pieces = self._body
+        if len(pieces) < _MAX_PIECES:
+            pieces.append(body)
+            return
+        if len(pieces) == _MAX_PIECES:
+            pieces.append(bytearray())
+        pieces[-1] += body
 
     def on_message_complete(self) -> None:
         """A request is complete."""
@@ -173,7 +228,7 @@ class Intake(asyncio.Protocol):
             path=path,
             query=query,
             headers=self._headers,
-            body=b"".join(self._body) if len(self._body) != 1 else self._body[0],
+            body=b"".join(self._body) if len(self._body) != 1 else bytes(self._body[0]),
             keep_alive=self._parser.should_keep_alive(),
             old=self._old,
         )

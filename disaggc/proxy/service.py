@@ -17,6 +17,7 @@ from time import monotonic
 
 from disaggc.proxy.accesslog import AccessLog
 from disaggc.proxy.board import MAX_CLASSES, Total
+from disaggc.proxy.bodies import Bodies
 from disaggc.proxy.bounds import bounds_of
 from disaggc.proxy.fleet import Fleet, WorkerView
 from disaggc.proxy.gate import Gate
@@ -72,6 +73,7 @@ class Service:
         self.lengths = LengthRatio()
         self.mean_output = OUTPUT_PRIOR
         self.draining = False
+        self.bodies = Bodies()
         self.releases = Releases()
         self.prefixes = PrefixMemory()
         key = _key_of(table)

@@ -35,6 +35,8 @@ from disaggc.routing.table import RoutingTable, load_table
 
 _LOG = logging.getLogger(__name__)
 BACKLOG = 4096
+GOODBYE_S = 2.0
+"""For the last answers of requests that did not end within the drain time to get to their clients."""
 MAX_ORDER = 64 << 20
 GC_THRESHOLDS = (50_000, 20, 100)
 """A request leaves few cycles; looking for them every 700 objects costs 5 % of the time."""
@@ -148,19 +150,27 @@ class Worker:
             service.tally.cells[Total.LOG_DROPPED] = service.log.dropped
             service.tally.digest()
 
+    async def _until_closed(self, seconds: float) -> None:
+        """Wait for the clients' connections to end."""
+        deadline = monotonic() + seconds
+        while self._fronts and monotonic() < deadline:  # noqa: ASYNC110 - connections end in many ways, none of them an event
+            await asyncio.sleep(0.05)
+
     async def _finish(self) -> None:
-        """Accept no more, finish what runs within the drain time, cut the rest."""
+        """Accept no more, finish what runs within the drain time, tell the rest."""
         service = self._service
         if service is None:
             return
         service.draining = True
         if self._server is not None:
             self._server.close()
-        deadline = monotonic() + service.table.timeouts.drain_s
-        while self._fronts and monotonic() < deadline:  # noqa: ASYNC110 - connections end in many ways, none of them an event
-            await asyncio.sleep(0.05)
+        await self._until_closed(service.table.timeouts.drain_s)
+        for front in list(self._fronts):
+            front.stop()
+        await self._until_closed(GOODBYE_S)
         for front in list(self._fronts):
             front.abort()
+        await self._until_closed(0.2)
         await service.releases.finish()
         service.tally.digest()
         service.log.flush()
