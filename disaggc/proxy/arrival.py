@@ -33,6 +33,7 @@ class Arrival(Exchange):
     )  # fmt: skip
 
     ask: Ask
+    generates = True
 
     def __init__(self, service: Service, front: Front, request: Request) -> None:
         super().__init__(service, front, request)

@@ -55,6 +55,9 @@ class Exchange:
 
     # --- what kinds of requests fill in ---
 
+    generates = False
+    """Whether it counts among the requests, times and lengths of its workload class."""
+
     def begin(self) -> None:
         """The first step."""
         raise NotImplementedError
@@ -196,6 +199,11 @@ class Exchange:
         cells, row = service.tally.cells, service.tally.row(position)
         total = now - self.started
         entry.total_ms = total * 1e3
+        if not self.generates:
+            cells[Total.OTHER_REQUESTS] += 1.0
+            entry.outcome = entry.outcome or ("ok" if entry.status < 400 else "refused")
+            service.log.write(entry, time.time())
+            return
         cells[row + PerClass.REQUESTS] += 1.0
         outcome = entry.outcome
         if outcome == "" and entry.status < 400:

@@ -45,17 +45,17 @@ def prompt_length(service: Service, ask: Ask) -> float | None:
     if verdict is _FITS:
         return expected
     if verdict is LengthVerdict.TOO_LONG:
-        raise _too_long(service, ask, round(service.lengths.at_least(ask.prompt_bytes)))
+        raise _too_long(service, ask, f"about {max(1, round(expected))}")
     return None if ask.tokenizable else expected
 
 
 def check_length(service: Service, ask: Ask, tokens: int) -> None:
     """RefusedError 400 when so many tokens and the wanted output do not fit."""
     if tokens > service.table.max_model_len - (ask.output_limit or 1):
-        raise _too_long(service, ask, tokens)
+        raise _too_long(service, ask, str(tokens))
 
 
-def _too_long(service: Service, ask: Ask, tokens: int) -> RefusedError:
+def _too_long(service: Service, ask: Ask, tokens: str) -> RefusedError:
     service.tally.cells[Total.REFUSED_LENGTH] += 1
     limit = service.table.max_model_len
     wanted = ask.output_limit or 1

@@ -28,6 +28,7 @@ from disaggc.routing.prefix import PrefixMemory
 from disaggc.routing.table import RoutingTable
 
 _LOG = logging.getLogger(__name__)
+UNNAMED = RoutingTable.model_fields["default_class"].default
 OUTPUT_PRIOR = 256.0
 """Tokens an answer is expected to have until some were seen."""
 
@@ -55,9 +56,12 @@ def _key_of(table: RoutingTable) -> bytes | None:
 
 
 def class_names(table: RoutingTable) -> tuple[str, ...]:
-    """Workload classes in the order of their cells: the default one first."""
-    names = [name for name in sorted(table.classes) if name != table.default_class]
-    return (table.default_class, *names)[:MAX_CLASSES]
+    """Workload classes in the order of their cells: first the one of requests that name none."""
+    default = table.default_class
+    if len(table.classes) == 1 and default == UNNAMED:
+        (default,) = table.classes
+    names = [name for name in sorted(table.classes) if name != default]
+    return (default, *names)[:MAX_CLASSES]
 
 
 class Service:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from disaggc.proxy.tally import Tally
     from disaggc.proxy.upstream import Connection
 
+_USAGE = b"usage"
+_NO_CHOICES = b'"choices":[]'
+
 
 class Changes(NamedTuple):
     """What of the engine's stream is not for the client as it is."""
@@ -110,16 +113,22 @@ class Stream:
     def _seen(self, data: bytes) -> bytes:
         """What of it goes to the client."""
         now = monotonic()
+        words = notable_in(data)
         events = data.count(b"data: {")
-        if events:
+        if words and _USAGE in words:
+            events -= data.count(_NO_CHOICES)  # counts tokens and has none
+        if events > 0:
             if self.tokens:
-                self._gaps.append(now - self.last)
+                if events == 1:
+                    self._gaps.append(now - self.last)
+                else:
+                    # Read at once, not made at once: the time since the last one is shared out among them.
+                    self._gaps += [(now - self.last) / events] * events
             self.tokens += events
             self._recent = data
         else:
             self._eventless(data)
         self.last = now
-        words = notable_in(data)
         return self._inspected(data, words) if words else data
 
     def _eventless(self, data: bytes) -> None:

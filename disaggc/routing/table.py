@@ -178,7 +178,7 @@ class RoutingTable(Part):
     class_header: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9\-]{0,63}$")] = "x-workload-class"
     """Header that names a request's class."""
     default_class: Name = "default"
-    """Class of requests that name none, or one that is not listed."""
+    """Class of requests that name none, or one that is not listed; left at `default`, an only listed one."""
     engine_tls: TlsFiles | None = None
     """TLS towards the engines."""
 

@@ -325,7 +325,7 @@ def test_lengths_are_checked_before_prefill_runs():
 def test_admission_queue_priorities_and_429():
     async def go():
         table = {
-            "admission": {"queue": 2, "max_requests": 1}, "classes": {"fast": {"priority": 9}},
+            "admission": {"queue": 2, "max_requests": 1}, "classes": {"fast": {"priority": 9}}, "default_class": "rest",
             "timeouts": {**FAST, "queue_s": 3.0},
         }  # fmt: skip
         stack = Stack(decodes=[Engine("d0", step_s=0.1, tokens=4)], table=table)
