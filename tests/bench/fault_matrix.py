@@ -1,4 +1,4 @@
-"""Every fault at every moment of a request: `python -m tests.bench.fault_matrix [--rows WORD] [--json]`.
+"""Every fault at every moment of a request: `python -m tests.bench.fault_matrix [--rows WORD] [--column WORD] [--times N] [--json]`.
 
 Two prefill and two decode doubles and the real proxy, each a process of its own, for every dialect. In each cell one
 streamed request is sent, one thing goes wrong, and it is written down what the client saw, how often the proxy tried
@@ -333,6 +333,8 @@ class Work:
 
     todo: dict[Kind, list[Row]]
     quiet: bool
+    column: str = ""
+    """Only moments with this word."""
     cells: list[Cell] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     """What was open 30 s after a stack's last cell."""
@@ -364,7 +366,7 @@ class Work:
     def line(self, stack: Stack, kind: Kind, row: Row) -> None:
         """All cells of a row."""
         found = []
-        for column in kind.columns(row):
+        for column in [c for c in kind.columns(row) if self.column in c]:
             found.append(cell(stack, row, column))
             stack.well()
         with self.lock:
@@ -407,17 +409,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", default="", help="only rows with this word")
     parser.add_argument("--dialect", default="", help="only this dialect")
+    parser.add_argument("--column", default="", help="only moments with this word")
+    parser.add_argument("--times", type=int, default=1, help="how often each row is done")
     parser.add_argument("--stacks", type=int, default=4, help="stacks that run rows side by side")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     todo, missing = planned([row for row in ROWS if options.rows in row.name])
-    todo = {kind: rows for kind, rows in todo.items() if options.dialect in ("", kind.dialect.value)}
+    todo = {
+        kind: [row for row in rows if any(options.column in c for c in kind.columns(row))] * options.times
+        for kind, rows in todo.items()
+        if options.dialect in ("", kind.dialect.value)
+    }
     skipped = [row.name for row in ROWS if row.cable and options.rows in row.name] if missing else []
     if skipped:
         print(f"SKIPPED, {missing}: {', '.join(skipped)}", file=sys.stderr)
     if not options.json:
         print("| fault | dialect | " + " | ".join(COLUMNS) + " |\n|---|---" + "|---" * len(COLUMNS) + "|")
-    work, begun = Work(todo, quiet=options.json), time.monotonic()
+    work, begun = Work(todo, quiet=options.json, column=options.column), time.monotonic()
     with ThreadPoolExecutor(options.stacks) as pool:
         for task in [pool.submit(work.run) for _ in range(options.stacks)]:
             task.result()
