@@ -48,6 +48,8 @@ class Api:
     path: bytes
     prompts: tuple[str, ...]
     """Members that make up the prompt."""
+    messages: tuple[str, ...]
+    """Those of them that may hold more than text."""
     limits: tuple[str, ...]
     """Members that cap the answer; the first that is there counts, the last is the one every engine knows."""
     tokenized: frozenset[str] = frozenset()
@@ -59,20 +61,32 @@ class Api:
 
 
 CHAT = Api(
-    b"/v1/chat/completions", ("messages", "tools"), ("max_completion_tokens", "max_tokens"),
+    b"/v1/chat/completions", ("messages", "tools"), ("messages",), ("max_completion_tokens", "max_tokens"),
     frozenset({"model", "messages", "tools", "chat_template_kwargs"}), usage_on_request=True,
 )  # fmt: skip
-BATCH = Api(b"/v1/chat/completions/batch", CHAT.prompts, CHAT.limits, batch=True)
+BATCH = Api(b"/v1/chat/completions/batch", CHAT.prompts, CHAT.messages, CHAT.limits, batch=True)
 COMPLETIONS = Api(
-    b"/v1/completions", ("prompt",), ("max_tokens",), frozenset({"model", "prompt"}), usage_on_request=True
-)
-RESPONSES = Api(b"/v1/responses", ("input", "instructions", "tools"), ("max_output_tokens",))
-MESSAGES = Api(b"/v1/messages", ("messages", "system", "tools"), ("max_tokens",))
+    b"/v1/completions", ("prompt",), (), ("max_tokens",), frozenset({"model", "prompt"}), usage_on_request=True,
+)  # fmt: skip
+RESPONSES = Api(b"/v1/responses", ("input", "instructions", "tools"), ("input",), ("max_output_tokens",))
+MESSAGES = Api(b"/v1/messages", ("messages", "system", "tools"), ("messages", "system"), ("max_tokens",))
 APIS = {api.path: api for api in (CHAT, BATCH, COMPLETIONS, RESPONSES, MESSAGES)}
 _PLURAL = frozenset({"n", "best_of", "use_beam_search", "echo", "prompt_logprobs", "prompt_embeds"})
 """Members that may make more than one answer of one prompt, or make decode recompute the prompt."""
-_STATE = frozenset({"background", "previous_response_id"})
-_OPAQUE = re.compile(rb'"(?:image_url|input_audio|video_url|input_image|image)"')
+_TEXTS = (
+    "text|input_text|output_text|refusal|thinking|redacted_thinking|reasoning|reasoning_text|summary_text|message|"
+    "function|function_call|function_call_output|tool_use|tool_result|ephemeral"
+)
+_OPAQUE = re.compile(
+    rb'"(?=[itavpf\\])(?:type"\s*:\s*"(?!(?:%b)")|(?:image_url|image_embeds|image_pil|input_image|image|audio_url|audio_embeds|'
+    rb'input_audio|video_url|video_embeds|prompt_embeds|file|file_data|input_file)"\s*:|'
+    rb"[a-z_]{0,16}\\u00(?:5[fF]|6[1-9a-fA-F]|7[0-9aA]))" % _TEXTS.encode()
+)
+"""What is not known to be text: by its type, by its name where it says none (vLLM takes both), or by a letter that
+is an escape, which nobody writes but to hide a name.
+
+The letters ahead keep the search as fast as that for one word: on 100 kB of text 64 us instead of 114.
+"""
 
 
 @dataclass(slots=True)
@@ -88,10 +102,10 @@ class Ask:
     prompt_tokens: int | None
     """Exact when the prompt is token ids."""
     countable: bool
-    """Whether bytes say anything about tokens (no images)."""
+    """Whether bytes say anything about tokens: text only, and all of it."""
     output_limit: int | None
     single: bool
-    """One prompt, one answer, nothing that makes decode recompute the prompt."""
+    """One prompt, one answer, nothing that only one engine has or that makes decode recompute the prompt."""
     stateful: bool
     """Needs state that one engine keeps between requests."""
     hide_usage: bool
@@ -132,6 +146,8 @@ class Ask:
             said[limits[0]] = _ONE
         if keeps_only_capped:
             said["ignore_eos"] = _TRUE
+        if self.api is RESPONSES:
+            said["store"] = _FALSE  # nobody can ask prefill for it
         if self.hands_over_tokens:
             said["return_token_ids"] = _TRUE
         said[KV_PARAMS] = params
@@ -156,11 +172,14 @@ def parse_ask(api: Api, body: bytes) -> Ask:
     stream = flag_of(found, "stream") is True
     if stream:
         found["stream"] = _TRUE
-    tokens, one, countable = None, not api.batch, True
+    stateful = api is RESPONSES and _is_stateful(found)
+    tokens, one, countable = None, not (api.batch or stateful), True
     if api is not COMPLETIONS:
-        countable = not any(_OPAQUE.search(prompt) for prompt in prompts)
+        countable = not any(_OPAQUE.search(found[name]) for name in api.messages if name in found)
     elif prompts:
         tokens, one = _token_ids(prompts[0])
+    if "truncate_prompt_tokens" in found and value_of(found["truncate_prompt_tokens"]) is not None:
+        tokens, countable = None, False
     return Ask(
         api,
         found,
@@ -171,11 +190,14 @@ def parse_ask(api: Api, body: bytes) -> Ask:
         countable=countable,
         output_limit=_output_limit(api, found),
         single=one and (_PLURAL.isdisjoint(found) or _is_single(found)),
-        stateful=not _STATE.isdisjoint(found)
-        and any(value_of(found[name]) for name in _STATE if name in found),
+        stateful=stateful,
         hide_usage=stream and api.usage_on_request and value_of(found.get("stream_options")) is None,
         stripped=not IDENTITY.isdisjoint(found),
     )
+
+
+def _is_stateful(found: Mapping[str, Raw]) -> bool:
+    return flag_of(found, "background") is True or value_of(found.get("previous_response_id")) is not None
 
 
 def _model(found: Mapping[str, Raw]) -> str | None:

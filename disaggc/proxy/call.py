@@ -201,7 +201,7 @@ class PrefillLeg(Leg):
         replica.take(tokens)
 
     def _judge(self, answer: Answer) -> LegError | None:
-        if self._heirs is None or answer.head.status != 200:
+        if self._heirs is None or answer.head.status != 200 or answer.head.event_stream:
             return fault_of(answer)
         handed = handed_over(answer.body, self._dialect)
         if isinstance(handed, LegError):

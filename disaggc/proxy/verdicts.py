@@ -26,10 +26,15 @@ def fault_of(answer: Answer) -> LegError | None:
     """Why the engine failed this answer; None for good ones and for refusals that are the client's."""
     status = answer.head.status
     if status != 200:
-        if status in RETRYABLE or status >= 500 or status < 200:
+        if status in RETRYABLE or not 400 <= status < 500:  # 204 or 302 generate nothing either
             return LegError("status", status=503 if status in (429, 503) else 502)
         return None
-    return _stream_fault(answer) if answer.framed else _whole_fault(answer.body)
+    if answer.framed:
+        return _stream_fault(answer)
+    if answer.head.event_stream:
+        # the two did not agree on what was asked: who asked may be why
+        return LegError("bad-answer", blame=False)
+    return _whole_fault(answer.body)
 
 
 def has_begun(framed: bytes) -> bool:

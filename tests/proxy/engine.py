@@ -139,7 +139,8 @@ class Engine:
                 writer, 200, {"count": len(json.dumps(body.get("prompt") or body.get("messages"))) // 4}
             )
         if path not in GENERATION:
-            return self._json(writer, 200, self.small or {"engine": self.name, "path": path})
+            small = self.small or {"engine": self.name, "path": path}
+            return self._json(writer, small.get("status", 200), small)
         release = body.get("model") == "disaggc-release"
         fault = self.script.popleft() if self.script and not release else None
         params = body.get("kv_transfer_params") or {}
@@ -213,7 +214,7 @@ class Engine:
             "prompt_tokens": 100, "completion_tokens": count, "total_tokens": 100 + count,
             "prompt_tokens_details": {"cached_tokens": 96 if body.get("kv_transfer_params") else 32},
         }  # fmt: skip
-        if not body.get("stream"):
+        if not body.get("stream") and fault != "stream":
             for _ in range(count):
                 await asyncio.sleep(self.step_s)
             text = "".join(f"t{i} " for i in range(count))

@@ -14,6 +14,7 @@ from disaggc.proxy.anycall import PASSED
 from disaggc.proxy.asks import BATCH, CHAT, COMPLETIONS, MESSAGES, RESPONSES, parse_ask
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import RefusedError
+from disaggc.proxy.framing import BadAnswerError, parse_head
 from disaggc.proxy.members import flag_of, whole_of
 from tests.proxy.engine import Engine
 from tests.proxy.harness import Stack, prompt, run
@@ -191,3 +192,209 @@ def test_only_the_limits_that_the_api_has_count(api, more, limit):
     assert {name: value for name, value in first.items() if name.startswith("max_")} == {
         name: 1 for name in api.limits if name in more or name == api.limits[-1]
     }
+
+
+# --- state ---
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"background": True},
+        {"background": "yes"},
+        {"previous_response_id": "resp_1"},
+        {"previous_response_id": "r" * 600},
+    ],
+)
+def test_state_stays_on_the_one_engine_that_has_it(more):
+    async def go():
+        async with Stack().up() as s:
+            said = {"model": "m", "input": "hello " * 300, "store": True, **more}
+            for _ in range(4):
+                assert (await s.ask(said, "/v1/responses")).status == 200
+            assert s.prefills[0].seen == []
+            assert s.decodes[0].seen[0]["body"] == said
+        async with Stack(decodes=[Engine("d0"), Engine("d1")]).up() as s:
+            assert (await s.ask(said, "/v1/responses")).status == 400
+            assert asked(s) == []
+
+    run(go())
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"store": True}, {"store": None}, {"background": False}, {"previous_response_id": None}]
+)
+def test_prefill_keeps_no_answers(more):
+    async def go():
+        async with Stack(decodes=[Engine("d0"), Engine("d1")]).up() as s:
+            assert (
+                await s.ask({"model": "m", "input": "hello " * 300, **more}, "/v1/responses")
+            ).status == 200
+            assert s.prefills[0].seen[0]["body"]["store"] is False
+            (seen,) = (seen for e in s.decodes for seen in e.seen)
+            assert {k: v for k, v in seen["body"].items() if k in more} == more
+
+    run(go())
+
+
+def test_names_of_another_api_are_no_state():
+    ask = parse_ask(
+        CHAT, json.dumps({"messages": TALK, "background": True, "previous_response_id": "x"}).encode()
+    )
+    assert ask.single
+    assert not ask.stateful
+
+
+# --- what is not text ---
+
+DATA = "data:audio/wav;base64," + "A" * 400_000
+PARTS = [
+    {"type": "image_url", "image_url": {"url": DATA}}, {"type": "audio_url", "audio_url": {"url": DATA}},
+    {"type": "video_url", "video_url": {"url": DATA}}, {"type": "input_audio", "input_audio": {"data": DATA, "format": "wav"}},
+    {"type": "image_embeds", "image_embeds": DATA}, {"type": "audio_embeds", "audio_embeds": DATA},
+    {"type": "video_embeds", "video_embeds": DATA}, {"type": "prompt_embeds", "data": DATA},
+    {"type": "image_pil", "image_pil": DATA}, {"type": "file", "file": {"file_data": DATA}},
+    {"type": "input_file", "file_data": DATA}, {"type": "input_image", "image_url": DATA}, {"type": "of tomorrow", "data": DATA},
+    {"type": "image", "source": {"type": "base64", "data": DATA}}, {"type": "document", "source": {"type": "text", "data": DATA}},
+    {"audio_url": DATA}, {"image_url": {"url": DATA}}, {"image_embeds": DATA}, {"video_url": DATA}, {"input_audio": {"data": DATA}},
+    {"type": "tool_result", "content": [{"type": "image", "source": {"data": DATA}}]},
+]  # fmt: skip
+STYLES = [{}, {"indent": 1}, {"separators": (",", ":")}]
+
+
+def talk(part, api):
+    content = [{"type": "text", "text": "what?"}, part]
+    return {"model": "m", "max_tokens": 4, api.prompts[0]: [{"role": "user", "content": content}]}
+
+
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("api", [CHAT, RESPONSES, MESSAGES])
+def test_what_is_not_text_is_not_counted(api, style):
+    for part in PARTS:
+        ask = parse_ask(api, json.dumps(talk(part, api), **style).encode())
+        assert not ask.countable, part
+        assert not ask.hands_over_tokens
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        rb'{"audio\u005furl":"A"}',
+        rb'{"\u0061udio_url":"A"}',
+        rb'{"t\u0079pe":"audio_url"}',
+        rb'{"type":"aud\u0069o_url"}',
+    ],
+)
+def test_what_is_not_text_cannot_hide_behind_escapes(raw):
+    assert not parse_ask(CHAT, b'{"messages":[{"role":"user","content":[%b]}]}' % raw).countable
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_text_is_counted_whatever_it_is_about(style):
+    schema = {
+        "type": "object",
+        "properties": {"type": {"type": "string"}, "image_url": {"type": "string", "enum": ["file"]}},
+    }
+    said = {
+        "messages": [
+            {"role": "system", "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]},
+            {"role": "user", "content": 'is {"type": "image_url", "image_url": "x"} an "image"? <b>\u00e9\u2028 \\u0061</b> image'},
+            {"role": "assistant", "content": None, "tool_calls": [
+                {"id": "1", "type": "function", "function": {"name": "f", "arguments": json.dumps({"image": 1, "type": "file"})}},
+            ]},
+            {"role": "tool", "tool_call_id": "1", "content": "image"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}],
+    }  # fmt: skip
+    for api in (CHAT, MESSAGES):
+        assert parse_ask(api, json.dumps(said, **style).encode()).countable
+    items = [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "x"}], "content": [{"type": "reasoning_text", "text": "x"}]},
+        {"type": "function_call", "name": "f", "arguments": "{}"}, {"type": "function_call_output", "output": "x"},
+    ]  # fmt: skip
+    assert parse_ask(
+        RESPONSES, json.dumps({"input": items, "tools": said["tools"]}, **style).encode()
+    ).countable
+
+
+def test_a_recording_is_no_long_text():
+    async def go():
+        async with Stack().up() as s:
+            for _ in range(40):
+                await s.ask(prompt())
+            learnt = s.worker._service.lengths.tokens(1000)
+            for part in PARTS:
+                n = len(s.prefills[0].seen)
+                assert (await s.ask(talk(part, CHAT), "/v1/chat/completions")).status == 200, part
+                first = s.prefills[0].seen[n:]
+                assert [seen["path"] for seen in first] == ["/v1/chat/completions"]
+                assert "return_token_ids" not in first[0]["body"]
+            assert s.worker._service.lengths.tokens(1000) == learnt
+
+    run(go())
+
+
+@pytest.mark.parametrize("text", ["x" * 400_000, [1] * 9000])
+def test_a_prompt_that_the_engine_cuts_is_not_too_long(text):
+    async def go():
+        async with Stack().up() as s:
+            for _ in range(40):
+                await s.ask(prompt())
+            assert (await s.ask(prompt(prompt=text))).status == 400
+            assert (await s.ask(prompt(prompt=text, truncate_prompt_tokens=100))).status == 200
+
+    run(go())
+
+
+# --- answers that are none ---
+
+
+@pytest.mark.parametrize("status", [201, 204, 206, 302, 304, 307])
+@pytest.mark.parametrize("leg", ["prefill", "decode"])
+def test_only_200_is_a_generation(status, leg):
+    async def go():
+        async with Stack(
+            prefills=[Engine("p0"), Engine("p1")], decodes=[Engine("d0"), Engine("d1")]
+        ).up() as s:
+            side = s.prefills if leg == "prefill" else s.decodes
+            for engine in side:
+                engine.script.append(status)
+            assert (await s.ask(prompt())).status == 200
+            for engine in side:
+                engine.script.extend([status] * 9)
+            assert (await s.ask(prompt())).status == 502
+
+    run(go())
+
+
+@pytest.mark.parametrize("status", [204, 302, 304])
+def test_only_200_is_an_answer_to_other_calls(status):
+    async def go():
+        async with Stack().up() as s:
+            for engine in (*s.prefills, *s.decodes):
+                engine.small = {"status": status}
+            reply = await s.ask({"model": "m", "input": "x"}, "/v1/embeddings")
+            assert reply.status == 502
+            assert len(asked(s)) == 2
+
+    run(go())
+
+
+@pytest.mark.parametrize("digits", [19, 5000])
+def test_a_length_beyond_all_bounds_is_no_length(digits):
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: " + b"9" * digits
+    with pytest.raises(BadAnswerError):
+        parse_head(head)
+
+
+def test_a_stream_that_was_not_asked_for_blames_nobody():
+    async def go():
+        async with Stack(decodes=[Engine("d0"), Engine("d1")]).up() as s:
+            for engine in s.decodes:
+                engine.script.extend(["stream"] * 20)
+            for _ in range(4):
+                assert (await s.ask(prompt())).status == 502
+            assert (await s.ask(prompt(stream=True))).status == 200
+
+    run(go())
