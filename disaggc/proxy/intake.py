@@ -14,12 +14,13 @@ import httptools
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.offers import MAX_OFFERS, without_offer
-from disaggc.proxy.requests import Request
+from disaggc.proxy.requests import Request, path_and_query
 from disaggc.proxy.service import Service
 
 _SINGLE = frozenset(
     {b"host", b"authorization", b"content-length", b"transfer-encoding", b"content-type", b"x-api-key"}
 )
+_VERSIONS = ("1.1", "1.0")
 _OPEN_PATHS = (b"/health", b"/ready")
 MAX_TARGET = 8192
 MIN_BODY_RATE = 16 << 10
@@ -171,16 +172,17 @@ class Intake(asyncio.Protocol):
         """The head is complete: refuse what would be refused anyway before its body is read."""
         self._in_body = True
         self._began = self.since = monotonic()
+        version = self._parser.get_http_version()
+        if version not in _VERSIONS:
+            raise RefusedError(505, "only HTTP/1.1 and HTTP/1.0 are spoken here")
         if self._parser.should_upgrade():
             parser = self._parser
-            self._offered = without_offer(
-                parser.get_method(), self._url, parser.get_http_version(), fields=self._fields
-            )
+            self._offered = without_offer(parser.get_method(), self._url, version, fields=self._fields)
             return
         self._collect()
         self._field_bytes = 0
         headers = self._headers
-        self._old = self._parser.get_http_version() != "1.1"
+        self._old = version != "1.1"
         if self._old:
             if b"transfer-encoding" in headers:
                 raise RefusedError(400, "HTTP/1.0 has no transfer-encoding")
@@ -198,9 +200,9 @@ class Intake(asyncio.Protocol):
             self.expected()
 
     def _may_enter(self, headers: dict[bytes, bytes]) -> bool:
-        if self._url in _OPEN_PATHS:
-            return True
         if self.service.authorised(headers.get(b"authorization", b""), headers.get(b"x-api-key", b"")):
+            return True
+        if path_and_query(self._url)[0] in _OPEN_PATHS:
             return True
         self.service.tally.cells[Total.REFUSED_AUTH] += 1
         return False
@@ -222,7 +224,7 @@ class Intake(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """A request is complete."""
-        path, _, query = self._url.partition(b"?")
+        path, query = path_and_query(self._url)
         request = Request(
             method=self._parser.get_method(),
             path=path,

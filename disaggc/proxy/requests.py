@@ -12,6 +12,7 @@ from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.upstream import Message
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._\-]{0,127}")
+_ORIGIN = re.compile(rb"https?://[^/?#]+", re.IGNORECASE)
 _RANDOM_TAIL = re.compile(rb"-[0-9a-f]{8}\Z")
 _FORWARDED = frozenset({
     b"authorization", b"traceparent", b"tracestate", b"b3", b"x-b3-traceid", b"x-b3-spanid", b"x-b3-sampled",
@@ -40,6 +41,16 @@ class Request:
     keep_alive: bool
     old: bool
     """HTTP/1.0: no chunked answers."""
+
+
+def path_and_query(target: bytes) -> tuple[bytes, bytes]:
+    """Of a request's target, in origin form or, as clients of proxies send it, in absolute form (RFC 9112, 3.2.2)."""
+    if not target.startswith(b"/") and (origin := _ORIGIN.match(target)) is not None:
+        target = target[origin.end() :]
+        if not target.startswith(b"/"):
+            target = b"/" + target
+    path, _, query = target.partition(b"?")
+    return path, query.partition(b"#")[0] if query else query
 
 
 def request_id(given: bytes | None) -> str:

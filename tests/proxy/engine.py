@@ -132,6 +132,7 @@ class Engine:
         if path == "/metrics":
             text = f"vllm:num_requests_waiting 0.0\nvllm:external_prefix_cache_hits_total {self.pulled}.0\n"
             return self._whole(writer, 200, text.encode(), kind="text/plain")
+        path = path.partition("?")[0]
         if path == "/v1/models":
             return self._json(writer, 200, {"object": "list", "data": [{"id": m} for m in self.models]})
         if path == "/tokenize":

@@ -168,7 +168,10 @@ def test_headers_that_name_engines_stop_at_the_proxy():
 @pytest.mark.parametrize(
     "target",
     [
-        "http://10.0.0.1/v1/models",
+        "http://10.0.0.1/sleep",
+        "http:///v1/models",
+        "ftp://t/v1/models",
+        "http://t//v1/models",
         "/v1/../scale_elastic_ep",
         "/sleep",
         "/v1/load_lora_adapter",

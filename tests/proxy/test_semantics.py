@@ -17,7 +17,7 @@ from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.framing import BadAnswerError, parse_head
 from disaggc.proxy.members import flag_of, whole_of
 from tests.proxy.engine import Engine
-from tests.proxy.harness import Stack, prompt, run
+from tests.proxy.harness import Stack, prompt, request, run
 
 EVIL = {"remote_block_ids": [[1]], "remote_host": "10.9.9.9", "remote_port": 1}
 TALK = [{"role": "user", "content": "hello " * 100}]
@@ -396,5 +396,55 @@ def test_a_stream_that_was_not_asked_for_blames_nobody():
             for _ in range(4):
                 assert (await s.ask(prompt())).status == 502
             assert (await s.ask(prompt(stream=True))).status == 200
+
+    run(go())
+
+
+# --- targets and versions ---
+
+
+@pytest.mark.parametrize(
+    "target", ["http://t/v1/models", "HTTPS://t:1/v1/models", "http://10.0.0.1/v1/models?x=1"]
+)
+def test_a_target_may_name_its_host(target):
+    async def go():
+        async with Stack().up() as s:
+            assert (await s.say(request(b"", target, "GET"))).json["data"][0]["id"] == "m"
+            assert asked(s)[0]["path"] == target[target.index("/v1") :]
+
+    run(go())
+
+
+@pytest.mark.parametrize("target", ["/health", "http://t/health", "http://t/ready?now", "/health?x=1"])
+def test_health_is_open_however_it_is_called(target, monkeypatch):
+    monkeypatch.setenv("A_KEY", "secret")
+
+    async def go():
+        async with Stack(table={"api_key": {"env": "A_KEY"}}).up() as s:
+            assert (await s.say(request(b"", target, "GET"))).status == 200
+            assert (await s.say(request(b"", "http://t/v1/models?/health", "GET"))).status == 401
+
+    run(go())
+
+
+def test_the_query_reaches_the_engine():
+    async def go():
+        async with Stack().up() as s:
+            await s.say(request(b"", "/v1/models?limit=2&x=%2F..", "GET"))
+            await s.ask({"model": "m", "input": "x"}, "/v1/embeddings?dim=8#piece")
+            assert [seen["path"] for seen in asked(s)] == [
+                "/v1/models?limit=2&x=%2F..",
+                "/v1/embeddings?dim=8",
+            ]
+
+    run(go())
+
+
+@pytest.mark.parametrize("version", [b"HTTP/2.0", b"HTTP/0.9"])
+def test_other_versions_of_http_are_refused(version):
+    async def go():
+        async with Stack().up() as s:
+            assert (await s.say(request(prompt()).replace(b"HTTP/1.1", version))).status == 505
+            assert asked(s) == []
 
     run(go())
