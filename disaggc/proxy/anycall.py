@@ -13,6 +13,7 @@ from disaggc.proxy.failures import LegError, RefusedError, Stage
 from disaggc.proxy.members import encode, members_of, without_identity
 from disaggc.proxy.requests import Request, engine_request, engine_target
 from disaggc.proxy.verdicts import RETRYABLE
+from disaggc.proxy.waiting import RETRY_AFTER_S
 
 if TYPE_CHECKING:
     from disaggc.proxy.answers import Answer
@@ -98,9 +99,13 @@ class AnyCall(Exchange):
 
     def on_failure(self, call: Call, error: LegError) -> None:
         """Ask another engine."""
-        call.replica.failed(monotonic())
-        if not self._may_ask_another:
-            raise RefusedError(error.status, f"the engine failed: {error.reason}")
+        if error.blame:
+            call.replica.failed(monotonic())
+        else:
+            call.replica.circuit.withdrawn()
+        if not error.blame or not self._may_ask_another:
+            after = RETRY_AFTER_S if error.status == 503 else None
+            raise RefusedError(error.status, f"the engine failed: {error.reason}", retry_after=after)
         self._ask_another()
 
     def clean(self, now: float) -> None:

@@ -73,7 +73,7 @@ class Front(Outlet):
         cells = self.service.tally.cells
         cells[Total.CONNECTIONS] += 1
         cells[Total.CONNECTIONS_OPEN] = len(self.peers)
-        if len(self.peers) > self.service.table.limits.connections:
+        if len(self.peers) > self.service.max_clients:
             cells[Total.ACCEPT_FULL] += 1
             self.refuse(RefusedError(503, "too many connections", retry_after=1))
 

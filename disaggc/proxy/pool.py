@@ -35,7 +35,6 @@ def connect_fault(exc: OSError) -> LegError:
         return LegError("tls")  # somebody is there, and waiting makes nothing better
     if exc.errno not in _OURS:
         return LegError("connect", sent=False)
-    _LOG.error("no connection to an engine can be opened: %s", exc)
     return LegError("no descriptor", status=503, blame=False, sent=False)
 
 
@@ -55,6 +54,8 @@ class ConnectionPool:
         """Where every open one is listed, those of other pools of this worker too."""
         self.outbox = outbox
         self._retired = False
+        self._said = 0.0
+        """When it last logged that connections cannot be opened."""
         self._opening: set[asyncio.Task[None]] = set()
         self.on_connect: Callable[[], None] = lambda: None
 
@@ -84,7 +85,11 @@ class ConnectionPool:
         except TimeoutError:
             opener.failed(LegError("connect", status=504, sent=False))
         except OSError as exc:
-            opener.failed(connect_fault(exc))
+            fault, now = connect_fault(exc), monotonic()
+            if not fault.blame and now > self._said + 1.0:
+                self._said = now
+                _LOG.error("no connection to an engine can be opened: %s", exc)
+            opener.failed(fault)
         else:
             opener.opened(connection)
 

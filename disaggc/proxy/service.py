@@ -9,6 +9,7 @@ import hashlib
 import hmac
 import logging
 import os
+import resource
 import sys
 import traceback
 from collections.abc import Mapping
@@ -28,6 +29,8 @@ from disaggc.routing.prefix import PrefixMemory
 from disaggc.routing.table import RoutingTable
 
 _LOG = logging.getLogger(__name__)
+OWN_DESCRIPTORS = 32
+"""What a worker has open besides connections (link, board, logs, listener, event loop), with room."""
 UNNAMED = RoutingTable.model_fields["default_class"].default
 OUTPUT_PRIOR = 256.0
 """Tokens an answer is expected to have until some were seen."""
@@ -53,6 +56,13 @@ def read_secret(source: ApiKeySource) -> bytes:
 
 def _key_of(table: RoutingTable) -> bytes | None:
     return read_secret(table.api_key) if table.api_key else None
+
+
+def clients_of(descriptors: int) -> int:
+    """Client connections that so many descriptors are enough for, each with both its legs; -1 = no limit."""
+    if descriptors < 0:
+        return sys.maxsize
+    return max(1, (descriptors - OWN_DESCRIPTORS) // 3)
 
 
 def class_names(table: RoutingTable) -> tuple[str, ...]:
@@ -96,6 +106,9 @@ class Service:
     def _adopt(self, table: RoutingTable, key: bytes | None) -> None:
         self.table = table
         self.bounds = bounds_of(table)
+        self.max_clients = min(
+            table.limits.connections, clients_of(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        )
         self._accepted = b""
         self._key_digest = hashlib.sha256(key).digest() if key is not None else None
         names = class_names(table)

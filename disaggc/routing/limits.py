@@ -97,7 +97,7 @@ class Limits(Part):
     body_bytes: Annotated[int, Field(ge=1024, le=1 << 30)] = 32 << 20
     """The body of a request."""
     connections: Positive = 16384
-    """Client connections per worker."""
+    """Client connections per worker; fewer where its limit of open files is below three for each."""
 
 
 class ApiKeySource(Part):

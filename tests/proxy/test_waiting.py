@@ -2,14 +2,16 @@
 
 import asyncio
 import errno
+import sys
 import time
 
 import pytest
 
 from disaggc.proxy.board import PerClass, Total, class_cell
-from disaggc.proxy.pool import connect_fault
+from disaggc.proxy.pool import ConnectionPool, connect_fault
+from disaggc.proxy.service import clients_of
 from tests.proxy.engine import Engine
-from tests.proxy.harness import FAST, Stack, prompt, request, run
+from tests.proxy.harness import FAST, Stack, prompt, read_reply, request, run
 
 
 def _stack(**table):
@@ -154,3 +156,40 @@ def test_our_own_shortage_is_not_the_engines_fault(number):
     fault = connect_fault(OSError(number, "x"))
     assert (fault.status, fault.blame, fault.sent) == (503, False, False)
     assert connect_fault(OSError(errno.ECONNREFUSED, "x")).blame
+
+
+def test_our_own_shortage_opens_no_circuit(monkeypatch):
+    async def short(_pool, opener, _timeout_s):
+        await asyncio.sleep(0)
+        opener.failed(connect_fault(OSError(errno.EMFILE, "Too many open files")))
+
+    async def go():
+        async with _stack(timeouts={"queue_s": 0.4}).up() as s:
+            with monkeypatch.context() as patch:
+                patch.setattr(ConnectionPool, "_open", short)
+                for _ in range(4):
+                    reply = await s.ask(prompt())
+                    assert (reply.status, reply.headers["retry-after"]) == (503, "2")
+                reply = await s.say(request(b"", "/v1/models", "GET"))
+                assert (reply.status, reply.headers["retry-after"]) == (503, "2")
+            replicas = s.worker._service.fleet.replicas.values()
+            assert [replica.circuit.failures for replica in replicas] == [0, 0]
+            assert (await s.ask(prompt())).status == 200
+
+    run(go())
+
+
+def test_open_files_bound_the_clients_of_a_worker(monkeypatch):
+    assert [clients_of(n) for n in (-1, 64, 1024, 20_000)] == [sys.maxsize, 10, 330, 6656]
+    monkeypatch.setattr("resource.getrlimit", lambda _: (38, 38))
+
+    async def go():
+        async with Stack().up() as s:
+            held = [await s.connect() for _ in range(2)]
+            await asyncio.sleep(0.05)
+            reader, writer = await s.connect()
+            assert (await read_reply(reader)).status == 503
+            for _, w in (*held, (reader, writer)):
+                w.close()
+
+    run(go())
