@@ -170,11 +170,10 @@ class Stream:
             return event
         self.usage = usage
         changes = self._changes
+        alone = is_only_usage(said)
+        self._complete = self._complete or alone  # it follows the last token
         if changes.hide_usage:
-            if not is_only_usage(said):
-                return event
-            self._complete = True  # it follows the last token
-            return b""
+            return b"" if alone else event
         return cached_tokens_as(event, changes.cached) if changes.remote else event
 
     def end(self, data: bytes) -> None:

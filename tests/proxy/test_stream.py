@@ -107,6 +107,8 @@ def test_usage_that_was_asked_for_stays():
     body = {"model": "m", "prompt": "hi", "stream": True, "stream_options": {"include_usage": True}}
     (reply,), _ = ask([streamed(token("a"), token("b", "length"), COMPACT[:20], COMPACT[20:] + DONE)], body)
     assert reply.events[-2:] == [USAGE, "[DONE]"]
+    (reply,), _ = ask([streamed(token("a"), token("b", "length"), SPACED)], body)
+    assert reply.events[-1] == USAGE
 
 
 # --- failures ---
