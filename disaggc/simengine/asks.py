@@ -71,7 +71,7 @@ def read_ask(api: str, body: Body, options: Options) -> Ask:
     """What is asked; RefusedError as vLLM would."""
     check_fields(api, body)
     stream = body.get("stream") is True
-    if body.get("stream_options") is not None and not stream:
+    if body.get("stream_options") and not stream:
         raise RefusedError(400, "Stream options can only be defined when `stream=True`.", handled=False)
     params = body.get("kv_transfer_params") or {}
     n = _choices(body, int(options.number("VLLM_MAX_N_SEQUENCES", MOST_CHOICES)))
@@ -89,6 +89,7 @@ def read_ask(api: str, body: Body, options: Options) -> Ask:
     if (body.get("temperature") or 0) < 0:
         raise RefusedError(400, f"temperature must be non-negative, got {body['temperature']}.")
     said = body.get("stream_options") or {}
+    usage = body.get("stream_options") is not None and said.get("include_usage", True)
     stop = body.get("stop") or body.get("stop_sequences") or ()
     if not all(stop):
         raise RefusedError(400, "stop cannot contain an empty string.", param="stop")
@@ -101,7 +102,7 @@ def read_ask(api: str, body: Body, options: Options) -> Ask:
         n=n,
         max_tokens=max_tokens,
         stream=stream,
-        usage=bool(said.get("include_usage")),
+        usage=bool(usage),
         usage_each=bool(said.get("continuous_usage_stats")),
         logprobs=_logprobs(api, body),
         token_ids=body.get("return_token_ids") is True,

@@ -1,13 +1,17 @@
 """Types and bounds of the fields of request bodies, as vLLM's own models declare them. Knows no answer and no error.
 
+Those types are pydantic's lax ones: `"true"`, `1` and `"on"` are true, `"5"` and `5.0` are five.
+
 Fields the double makes nothing of are checked too, where a wrong type would stop a request at vLLM.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
+
+from pydantic import TypeAdapter
 
 Check = Callable[[Any], bool]
 _INT64 = 1 << 63
@@ -19,6 +23,11 @@ def _whole(value: Any) -> bool:
 
 def _number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _count(value: Any) -> bool:
+    """A whole number that vLLM compares before its type is looked at, so that a text is refused."""
+    return _whole(value)
 
 
 def _flag(value: Any) -> bool:
@@ -45,7 +54,21 @@ def _text_or(check: Check) -> Check:
 
 
 def _between(low: float, high: float) -> Check:
-    return lambda value: _number(value) and low <= value <= high
+    def check(value: Any) -> bool:
+        return _number(value) and low <= value <= high
+
+    _READ_AS[check] = _READ_AS[_number]
+    return check
+
+
+_READ_AS: dict[Check, Callable[[Any], Any]] = {
+    _flag: TypeAdapter(bool).validate_python,
+    _whole: TypeAdapter(int).validate_python,
+    _count: lambda value: value if isinstance(value, str) else TypeAdapter(int).validate_python(value),
+    _number: TypeAdapter(float).validate_python,
+    _wholes: TypeAdapter(list[int]).validate_python,
+}
+"""Checks that a value in other words passes too, and what it is read as."""
 
 
 _EVERYWHERE: dict[str, tuple[Check, str]] = {
@@ -59,7 +82,7 @@ _EVERYWHERE: dict[str, tuple[Check, str]] = {
     "min_tokens": (_whole, "a valid integer"),
     "seed": (_whole, "a valid integer"),
     "top_k": (_whole, "a valid integer"),
-    "top_logprobs": (_whole, "a valid integer"),
+    "top_logprobs": (_count, "a valid integer"),
     "temperature": (_number, "a valid number"),
     "top_p": (_between(0, 1), "a number between 0 and 1"),
     "presence_penalty": (_between(-2, 2), "a number between -2 and 2"),
@@ -79,7 +102,7 @@ _EVERYWHERE: dict[str, tuple[Check, str]] = {
     "kv_transfer_params": (_object, "a valid dictionary"),
 }  # fmt: skip
 _BY_API: dict[str, dict[str, tuple[Check, str]]] = {
-    "completions": {"logprobs": (_whole, "a valid integer")},
+    "completions": {"logprobs": (_count, "a valid integer")},
     "chat": {"logprobs": (_flag, "a valid boolean")},
     "responses": {"input": (_text_or(_objects), "a valid string or a list of dictionaries")},
     "messages": {"system": (_text_or(_objects), "a valid string or a list of dictionaries")},
@@ -100,17 +123,30 @@ _INSIDE = (
 _NEEDED = {"embeddings": ("input",), "detokenize": ("tokens",)}
 
 
-def wrong_field(api: str, body: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The first field that is not of its type, and what is wrong with it; None when all are. Null is as not given."""
+def wrong_field(api: str, body: dict[str, Any]) -> tuple[str, str] | None:
+    """The first field that is not of its type, and what is wrong with it; None when all are. Null is as not given.
+
+    Values in other words are replaced by what they are read as.
+    """
     for name, (check, wanted) in {**_EVERYWHERE, **_BY_API.get(api, {})}.items():
-        value = body.get(name)
-        if value is not None and not check(value):
+        if not _reads(body, name, check):
             return name, f"{name}: Input should be {wanted}"
     for outer, name, check, wanted in _INSIDE:
-        value = (body.get(outer) or {}).get(name)
-        if value is not None and not check(value):
+        if not _reads(body.get(outer) or {}, name, check):
             return outer, f"{outer}.{name}: Input should be {wanted}"
     for name in _NEEDED.get(api, ()):
         if body.get(name) is None:
             return name, f"{name}: Field required"
     return None
+
+
+def _reads(body: dict[str, Any], name: str, check: Check) -> bool:
+    value = body.get(name)
+    if value is None or check(value):
+        return True
+    try:
+        value = _READ_AS[check](value)
+    except (KeyError, ValueError):
+        return False
+    body[name] = value
+    return check(value)

@@ -9,6 +9,7 @@ import pytest
 
 from disaggc.simengine import frontend
 from disaggc.simengine.asks import RefusedError, read_ask
+from disaggc.simengine.fields import wrong_field
 from disaggc.simengine.options import read_options
 from disaggc.simengine.sundries import SMALL
 from disaggc.simengine.tokens import WORD_IDS, WORDS, detokenize, tokenize
@@ -354,3 +355,55 @@ def test_every_event_is_a_chunk_of_its_own():
     chunks = run(go())
     assert len(chunks) == 1 + 6 + 1 + 1
     assert all(c.startswith(b"data: ") and c.endswith(b"\n\n") and c.count(b"\n\n") == 1 for c in chunks)
+
+
+@pytest.mark.parametrize("said", ["true", "On", 1, 1.0, "1"])
+def test_a_stream_asked_for_in_other_words_is_a_stream(said):
+    async def ask(double):
+        body = {
+            "model": "m",
+            "prompt": "hello",
+            "max_tokens": "3",
+            "n": 1.0,
+            "temperature": "0",
+            "stop_token_ids": ["5"],
+        }
+        return await double.post("/v1/completions", {**body, "stream": said})
+
+    reply = one(ask=ask)
+    assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    assert len([e for e in reply.events if e != "[DONE]" and e["choices"][0]["text"]]) == 3
+
+
+@pytest.mark.parametrize(
+    ("field", "said", "read"),
+    [
+        ("stream", "off", False), ("stream", 0, False), ("stream", "TRUE", True), ("stream", 2, None), ("stream", " true", None),
+        ("stream", [], None), ("n", "2", 2), ("n", 2.0, 2), ("n", 2.5, None), ("n", True, 1), ("max_tokens", " 1_0 ", 10),
+        ("max_tokens", "5.", None), ("echo", "y", True), ("temperature", "0.5", 0.5), ("top_p", "0.5", 0.5), ("top_p", "2", None),
+        ("top_logprobs", "1", None), ("top_logprobs", 1.0, 1), ("model", 5, None),
+    ],
+)  # fmt: skip
+def test_fields_are_read_as_vllm_reads_them(field, said, read):
+    body = {field: said}
+    wrong = wrong_field("chat", body)
+    assert (wrong is None) == (read is not None)
+    if wrong is None:
+        assert body == {field: read}
+        assert type(body[field]) is type(read)
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "usage"),
+    [({}, 200, True), ({"include_usage": None}, 200, False), ({"include_usage": "no"}, 200, False),
+     ({"include_usage": 1}, 200, True), (None, 200, False), ([], 400, False)],
+)  # fmt: skip
+def test_usage_in_a_stream_is_what_its_options_say(options, status, usage):
+    async def ask(double):
+        body = {"model": "m", "prompt": "hello", "max_tokens": 2, "stream": True, "stream_options": options}
+        return await double.post("/v1/completions", body)
+
+    reply = one(ask=ask)
+    assert reply.status == status
+    if status == 200:
+        assert any(e != "[DONE]" and e.get("usage") for e in reply.events) is usage
