@@ -202,6 +202,12 @@ class Fleet:
         candidates = [r for r in among if r.available(now) and (fits is None or fits(r))]
         return chooser.choose(candidates, prefix)
 
+    def soundest(self, among: Iterable[Replica], now: float) -> list[Replica]:
+        """Those available with the fewest failures in a row: for tries after everybody was tried."""
+        up = [r for r in among if r.available(now)]
+        least = min((r.circuit.failures for r in up), default=0)
+        return [r for r in up if r.circuit.failures == least]
+
     def part(self, apart: frozenset[tuple[str, str]]) -> None:
         """Pairs (prefill, decode) over which no KV may go; where no pair is left, decode prefills alone."""
         self.apart = apart

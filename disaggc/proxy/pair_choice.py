@@ -40,6 +40,5 @@ def _prefill_for(
     fleet: Fleet, decode: Replica, skip: AbstractSet[str], *, now: float, prefix: bytes
 ) -> Replica | None:
     among = fleet.prefills_for(decode)
-    if skip:
-        among = [r for r in among if r.address not in skip]
+    among = [r for r in among if r.address not in skip] if skip else fleet.soundest(among, now)
     return fleet.choose(among, fleet.for_prefill, now=now, prefix=prefix)

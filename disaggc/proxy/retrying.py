@@ -62,7 +62,7 @@ def _move_elsewhere(x: Generation, now: float) -> bool:
     fleet = x.service.fleet
     untried = [r for r in fleet.servers if r.address not in x.tried]
     other = fleet.choose(untried, fleet.for_decode, now=now) or fleet.choose(
-        fleet.servers, fleet.for_decode, now=now
+        fleet.soundest(fleet.servers, now), fleet.for_decode, now=now
     )
     if other is None:
         x.wait(prefill=False, now=now)

@@ -4,12 +4,14 @@ import asyncio
 import errno
 import sys
 import time
+from collections import deque
 
 import pytest
 
 from disaggc.proxy.board import PerClass, Total, class_cell
 from disaggc.proxy.pool import ConnectionPool, connect_fault
 from disaggc.proxy.service import clients_of
+from tests.bench.fault_stack import session
 from tests.proxy.engine import Engine
 from tests.proxy.harness import FAST, Stack, prompt, read_reply, request, run
 
@@ -191,5 +193,19 @@ def test_open_files_bound_the_clients_of_a_worker(monkeypatch):
             assert (await read_reply(reader)).status == 503
             for _, w in (*held, (reader, writer)):
                 w.close()
+
+    run(go())
+
+
+def test_when_all_were_tried_the_one_that_did_not_fail_is_tried_again():
+    async def go():
+        stack = _stack(policy="prefix-affinity", health={"eject_after": 5, "open_s": 5.0})
+        stack.prefills = [Engine("p0", script=deque(["hang"] * 3)), Engine("p1")]
+        stack.decodes = [Engine("d0", script=deque([500])), Engine("d1", script=deque([500]))]
+        async with stack.up() as s:
+            s.decodes[1].script.clear()
+            reply = await s.ask(prompt(), x_session_id=session(0))
+            assert reply.status == 200
+            assert [len(engine.seen) for engine in s.prefills] == [1, 2]
 
     run(go())
