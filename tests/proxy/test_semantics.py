@@ -432,9 +432,9 @@ def test_the_query_reaches_the_engine():
         async with Stack().up() as s:
             await s.say(request(b"", "/v1/models?limit=2&x=%2F..", "GET"))
             await s.ask({"model": "m", "input": "x"}, "/v1/embeddings?dim=8#piece")
-            assert [seen["path"] for seen in asked(s)] == [
-                "/v1/models?limit=2&x=%2F..",
+            assert sorted(seen["path"] for seen in asked(s)) == [  # any engine gets them, by chance
                 "/v1/embeddings?dim=8",
+                "/v1/models?limit=2&x=%2F..",
             ]
 
     run(go())
