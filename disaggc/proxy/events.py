@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from disaggc.proxy.eventstream import split_events, value_of
-from disaggc.proxy.framing import dechunk
+from disaggc.proxy.framing import BadAnswerError, chunk_length, dechunk
 
 _FIRST_VALUE = json.JSONDecoder(strict=False)
 KV_KEY = b'"kv_transfer_params"'
@@ -117,6 +117,27 @@ def is_complete(framed: bytes) -> bool:
 def is_only_usage(event: dict[str, Any]) -> bool:
     """What the proxy asked for and the client did not."""
     return event.get("choices") == [] and bool(event.get("usage"))
+
+
+def usage_apart(framed: bytes) -> tuple[bytes, bytes] | None:
+    """Whole chunks less the event that only carries usage, and that event; None unless it is a chunk of its own.
+
+    vLLM writes it so. Finding it by its borders costs a fifth of taking all events apart.
+    """
+    at = framed.rfind(b'"usage":{')
+    start = framed.rfind(b"data: {", 0, at) if at >= 0 else -1
+    if start < 3 or framed[start - 2 : start] != b"\r\n":
+        return None
+    before = framed.rfind(b"\r\n", 0, start - 2)
+    line = before + 2 if before >= 0 else 0
+    try:
+        length = chunk_length(framed[line : start - 2])
+    except BadAnswerError:
+        return None
+    event = framed[start : start + length]
+    if b'"choices":[]' not in event or event.find(b"\n\n") != length - 2:
+        return None
+    return framed[:line] + framed[start + length + 2 :], event
 
 
 notable_in = re.compile(rb'"(error|abort|response\.(?:failed|cancelled)|usage|kv_transfer_params)"').findall

@@ -23,6 +23,7 @@ from disaggc.proxy.events import (
     notable_in,
     object_of,
     scrub,
+    usage_apart,
     usage_of,
 )
 from disaggc.proxy.eventstream import split_events
@@ -138,6 +139,13 @@ class Stream:
 
     def _inspected(self, data: bytes, words: list[bytes]) -> bytes:
         """The events without what is not for the client; a failure among them ends the stream."""
+        if len(words) == 1 and words[0] == _USAGE and self._changes.hide_usage:
+            apart = usage_apart(data)
+            usage = usage_of(apart[1]) if apart is not None else None
+            if apart is not None and usage is not None:
+                self.usage = usage
+                self._complete = True  # it follows the last token
+                return apart[0]
         events = split_events(dechunk(data))
         kept: list[bytes] = []
         try:

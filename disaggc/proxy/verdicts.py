@@ -39,7 +39,7 @@ def fault_of(answer: Answer) -> LegError | None:
 
 def has_begun(framed: bytes) -> bool:
     """Whether the first events of a stream hold one that says something: what comes before can still be retried."""
-    if b"data: {" in framed and _NO_CHOICES.search(framed) is None:
+    if framed.count(b"data: {") > len(_NO_CHOICES.findall(framed)):
         return True
     return any(event.get("choices", True) for event in events_of(framed))
 
@@ -47,9 +47,7 @@ def has_begun(framed: bytes) -> bool:
 def _stream_fault(answer: Answer) -> LegError | None:
     """The first events already say that it failed, or it ended and had none, or had no end."""
     data = answer.body
-    if not answer.ended and not is_suspect(data):
-        return None
-    if any(is_failure(event) for event in events_of(data)):
+    if is_suspect(data) and any(is_failure(event) for event in events_of(data)):
         return LegError("aborted")
     if answer.ended and not (has_begun(data) and is_complete(data)):
         return LegError("bad-answer")

@@ -11,6 +11,7 @@ from disaggc.proxy.events import (
     is_last,
     is_suspect,
     scrub,
+    usage_apart,
     usage_of,
 )  # fmt: skip
 from disaggc.proxy.framing import LAST_CHUNK, chunk
@@ -95,3 +96,30 @@ def test_events_of_any_layout():
 def test_which_event_completes_an_answer(said, last):
     assert is_last(said) is last
     assert is_complete(chunk(b"data: %b\n\n" % json.dumps(said).encode())) is last
+
+
+TOKEN = b'data: {"id":"a","choices":[{"index":0,"text":"x","finish_reason":null}]}\n\n'
+ONLY_USAGE = b'data: {"id":"a","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":1}}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+@pytest.mark.parametrize("before", [b"", chunk(TOKEN), chunk(TOKEN) * 3, chunk(TOKEN + TOKEN)])
+@pytest.mark.parametrize("after", [b"", chunk(DONE)])
+def test_usage_in_a_chunk_of_its_own_is_taken_out(before, after):
+    assert usage_apart(before + chunk(ONLY_USAGE) + after) == (before + after, ONLY_USAGE)
+
+
+@pytest.mark.parametrize(
+    "framed",
+    [
+        b"",
+        chunk(TOKEN),
+        chunk(ONLY_USAGE + DONE),
+        chunk(TOKEN + ONLY_USAGE),
+        chunk(b": x\r\n" + ONLY_USAGE),
+        chunk(ONLY_USAGE.replace(b"[]", b'[{"index":0,"text":"x"}]')),
+        chunk(ONLY_USAGE.replace(b'"usage":', b'"usage": ')),
+    ],
+)
+def test_usage_elsewhere_is_left_to_who_takes_events_apart(framed):
+    assert usage_apart(framed) is None
