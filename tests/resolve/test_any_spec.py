@@ -76,7 +76,11 @@ def _changed(draw: st.DrawFn) -> str:
     return text_of(spec)
 
 
-@settings(max_examples=examples(150), suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
+@settings(
+    max_examples=examples(150),
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
+)
 @given(_changed())
 def test_no_value_raises(text: str) -> None:
     read = reader_of(text)
