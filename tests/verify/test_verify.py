@@ -82,7 +82,7 @@ def replica(tree: Tree, role: str, index: int = 0) -> Tree:
         (MIXED, ()),
         ("two-services", ()),
         ("starter", ()),
-        ("starter", ("services.chat.workload.rag.objectives.itl_p99=6ms",)),
+        ("starter", ("services.chat.workload.rag.objectives.itl_p99=14ms",)),
     ],
 )
 def test_a_sound_plan_has_no_findings(example: str, sets: tuple[str, ...]) -> None:
