@@ -41,14 +41,8 @@ class Home(Protocol):
     outbox: Outbox
     """How it sends."""
 
-    def made(self, connection: Connection) -> None:
-        """It is open."""
-
     def put_back(self, connection: Connection) -> None:
         """Nobody owns it any more, it can take another request."""
-
-    def forget(self, connection: Connection) -> None:
-        """It is gone."""
 
 
 class Answer:

@@ -17,7 +17,6 @@ from disaggc.proxy.outbox import Outbox
 from disaggc.proxy.pool import ConnectionPool
 from disaggc.proxy.requests import engine_target
 from disaggc.proxy.tally import Tally
-from disaggc.proxy.upstream import Connection
 from disaggc.routing.choice import Chooser
 from disaggc.routing.circuit import Circuit
 from disaggc.routing.roles import seats
@@ -153,8 +152,6 @@ class Fleet:
     ) -> None:
         self.table = table
         self.replicas: dict[str, Replica] = {}
-        self.connections: set[Connection] = earlier.connections if earlier else set()
-        """Every open one to an engine, of earlier generations too: owned, idle in its pool, or closing."""
         policy = table.policy if table.proxies == 1 else Policy.POWER_OF_TWO
         self.for_prefill = Chooser(policy, random.random)
         self.for_decode = Chooser(policy, random.random)
@@ -173,7 +170,6 @@ class Fleet:
                     seat.entry.port,
                     tls=tls,
                     idle_s=table.timeouts.idle_upstream_s,
-                    connections=self.connections,
                     outbox=view.outbox,
                 ),
                 circuit=Circuit(table.health.eject_after, table.health.open_s),

@@ -42,16 +42,13 @@ class ConnectionPool:
     """Keep-alive connections to one engine."""
 
     def __init__(
-        self, host: str, port: int, *, tls: ssl.SSLContext | None, idle_s: float, connections: set[Connection],
-        outbox: Outbox,
-    ) -> None:  # fmt: skip
+        self, host: str, port: int, *, tls: ssl.SSLContext | None, idle_s: float, outbox: Outbox
+    ) -> None:
         self._host = host.strip("[]")
         self._port = port
         self._tls = tls
         self.idle_s = idle_s
         self.idle: deque[Connection] = deque()
-        self._connections = connections
-        """Where every open one is listed, those of other pools of this worker too."""
         self.outbox = outbox
         self._retired = False
         self._said = 0.0
@@ -91,13 +88,10 @@ class ConnectionPool:
                 _LOG.error("no connection to an engine can be opened: %s", exc)
             opener.failed(fault)
         else:
-            opener.opened(connection)
-
-    # --- what connections tell ---
-
-    def made(self, connection: Connection) -> None:
-        """A connection is open."""
-        self._connections.add(connection)
+            if connection.usable:
+                opener.opened(connection)
+            else:
+                opener.failed(LegError("connect", sent=False))  # the engine closed it before anybody had it
 
     def put_back(self, connection: Connection) -> None:
         """Nobody owns the connection."""
@@ -106,10 +100,6 @@ class ConnectionPool:
         else:
             connection.idle_since = monotonic()
             self.idle.append(connection)
-
-    def forget(self, connection: Connection) -> None:
-        """The connection is gone."""
-        self._connections.discard(connection)
 
     # --- cleaning ---
 

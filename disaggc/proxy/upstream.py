@@ -49,7 +49,6 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open."""
         self._transport = transport  # type: ignore[assignment]
-        self._pool.made(self)
 
     def ask(self, asker: Asker, message: Message, *, begun: Begun | None) -> None:
         """Send a request; `begun`: tell the asker at the first events it accepts, should the answer be a stream."""
@@ -193,7 +192,6 @@ class Connection(asyncio.Protocol):
         """Whoever owns it is told."""
         del exc
         self._transport = None
-        self._pool.forget(self)
         fresh = self._requests <= 1 or self._head is not None or bool(self._parts)
         self._fail(LegError("reset", fresh=fresh))
 

@@ -1,12 +1,18 @@
 import asyncio
 import json
 import socket
+import time
+from types import SimpleNamespace
+from unittest import mock
 
 import pytest
 
+from disaggc.proxy import pool
 from disaggc.proxy.board import PerClass, Total, class_cell
+from disaggc.proxy.failures import LegError
+from disaggc.proxy.outbox import Outbox
 from tests.proxy.engine import Engine
-from tests.proxy.harness import Stack, prompt, read_reply, request, run
+from tests.proxy.harness import FAST, Stack, prompt, read_reply, request, run
 
 
 def test_two_legs_whole_answer():
@@ -528,5 +534,37 @@ def test_decode_of_a_chat_gets_the_tokens_that_prefill_made(path, content, hande
             params = s.decodes[0].seen[0]["body"]["kv_transfer_params"]
             assert params.get("prompt_token_ids") == ([7, 8, 9] if handed else None)
             assert params["remote_block_ids"]
+
+    run(go())
+
+
+def test_an_opening_that_is_given_up_as_it_succeeds_leaves_no_socket():
+    async def go():
+        async with Stack(table={"timeouts": {**FAST, "connect_s": 0.02}}).up() as s:
+            asking = asyncio.ensure_future(s.ask(prompt()))
+            while not s.connections:
+                await asyncio.sleep(0)
+            time.sleep(0.05)  # noqa: ASYNC251 - nothing runs: the deadline and the connection come at once
+            assert (await asking).status in (200, 502, 503, 504)
+            await s.quiet()
+            made = [c for c in s.connections if c._transport is not None]
+            assert made
+            assert any(c._transport.get_extra_info("socket") is None for c in made)
+
+    run(go())
+
+
+def test_a_connection_that_is_lost_before_it_is_handed_over_fails_the_call_at_once():
+    async def lost(factory, *_, **__):
+        return None, factory()  # it has no transport any more
+
+    async def go():
+        home = pool.ConnectionPool("127.0.0.1", 1, tls=None, idle_s=1.0, outbox=Outbox())
+        told = []
+        opener = SimpleNamespace(opened=told.append, failed=told.append)
+        loop = SimpleNamespace(create_connection=lost)
+        with mock.patch.object(pool.asyncio, "get_running_loop", return_value=loop):
+            await home._open(opener, 0.5)
+        assert [type(said) for said in told] == [LegError]
 
     run(go())
