@@ -32,8 +32,11 @@ def canonical_json(document: object) -> str:
 
 def fingerprint(plan: DeploymentPlan) -> str:
     """`sha256:<64 hex>` over everything but how the answer was found (`solver`)."""
-    body = plan.model_dump(mode="json", exclude={"solver"})
-    return digest(canonical_json(body))
+    return _fingerprint(plan.model_dump(mode="json"))
+
+
+def _fingerprint(body: Mapping[str, object]) -> str:
+    return digest(canonical_json({name: part for name, part in body.items() if name != "solver"}))
 
 
 def digest(text: str) -> str:
@@ -54,7 +57,10 @@ def saved_plan_text(plan: DeploymentPlan, target: str | None) -> str:
 
 
 def read_saved_plan(text: str) -> DeploymentPlan:
-    """The plan in a file written by `saved_plan_text`, checked against its own fingerprint."""
+    """The plan in a file written by `saved_plan_text`, checked against its own fingerprint.
+
+    What is checked is what the file holds: a field that plans have only since then is not in it, and gets its default.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as problem:
@@ -68,7 +74,7 @@ def read_saved_plan(text: str) -> DeploymentPlan:
         plan = DeploymentPlan.model_validate_json(json.dumps(body))
     except ValidationError as problem:
         raise UnreadablePlanError(faults(problem, "plan", under="plan.")[0]) from None
-    if fingerprint(plan) != document.get("fingerprint"):
+    if _fingerprint(body) != document.get("fingerprint"):
         raise UnreadablePlanError("the plan was changed after it was saved: its fingerprint does not match")
     return plan
 

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from disaggc.ir.canonical import (
     UnreadablePlanError,
     canonical_json,
+    digest,
     fingerprint,
     read_saved_plan,
     saved_plan_text,
 )
+from disaggc.ir.plan import Overcommit
 from tests.emit.plans import PLANS, five_nodes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,6 +58,20 @@ def test_fingerprint_sees_every_other_field():
 
 def test_edited_plan_is_refused():
     document = json.loads(saved_plan_text(five_nodes(), "systemd"))
+    document["plan"]["fabric"] = "tcp"
+    with pytest.raises(UnreadablePlanError, match="changed after it was saved"):
+        read_saved_plan(json.dumps(document))
+
+
+def test_a_plan_from_before_a_field_was_added_is_read_and_still_guarded():
+    document = json.loads(saved_plan_text(five_nodes(), "systemd"))
+    for service in document["plan"]["services"]:
+        del service["proxy"]["overcommit"]
+    del document["plan"]["provenance"]["step_times"]
+    body = {name: part for name, part in document["plan"].items() if name != "solver"}
+    document["fingerprint"] = digest(canonical_json(body))
+    again = read_saved_plan(json.dumps(document))
+    assert again.services[0].proxy.overcommit == Overcommit()
     document["plan"]["fabric"] = "tcp"
     with pytest.raises(UnreadablePlanError, match="changed after it was saved"):
         read_saved_plan(json.dumps(document))
