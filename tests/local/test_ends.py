@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from disaggc.hosts import processes
 from disaggc.hosts.processes import alive, children
 from disaggc.hosts.readiness import taken
 from tests.local.stacks import PROXY, SECRETS, START, build, disaggc, status
@@ -45,7 +47,19 @@ def said(process: subprocess.Popen[str], words: str) -> None:
     pytest.fail(f"it ended with {process.wait()} and never said `{words}`")
 
 
+def running_in(folder: Path) -> list[str]:
+    """Processes that the stack left behind, also those that do not listen yet. Only Linux tells where one runs."""
+    places = Path("/proc").glob("[0-9]*/cwd") if sys.platform == "linux" else ()
+    found = []
+    for place in places:
+        with suppress(OSError):
+            if place.readlink().is_relative_to(folder):
+                found.append(place.parent.name)
+    return found
+
+
 def everything_is_down(folder: Path) -> bool:
+    assert running_in(folder) == []
     stack = json.loads((folder / "out" / "stack.json").read_text())
     ports = [port for program in stack["programs"] for port in program["ports"]]
     return {one["state"] for one in status(folder)["programs"]} == {"down"} and not any(map(taken, ports))
@@ -118,13 +132,10 @@ def test_status_tells_a_hung_engine_and_one_that_ended(running):
     os.kill(pids["chat-prefill-0"], signal.SIGKILL)
     try:
         deadline = time.monotonic() + LIMIT_S
-        while (found := {one["name"]: one for one in status(running)["programs"]})["chat-prefill-0"][
-            "pid"
-        ] in (
-            None,
-            pids["chat-prefill-0"],
-        ):
+        found = {}
+        while not found or found["chat-prefill-0"]["pid"] in (None, pids["chat-prefill-0"]):
             assert time.monotonic() < deadline, "supervisord starts it again"
+            found = {one["name"]: one for one in status(running)["programs"]}
         shown = disaggc(running, "local", "status", "out")
     finally:
         os.kill(pids["chat-decode-0"], signal.SIGCONT)
@@ -133,6 +144,24 @@ def test_status_tells_a_hung_engine_and_one_that_ended(running):
     assert "silent: no answer" in shown.stdout
     assert found["chat-prefill-0"]["ends"] == 1
     assert "ended 1 x" in shown.stdout
+
+
+def test_a_start_that_is_taken_back_takes_its_programs_along(monkeypatch):
+    monkeypatch.setattr(processes, "TAKE_BACK_S", 0.2)
+    code = (
+        "import signal, subprocess, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+        "p = subprocess.Popen(['sleep', '600'], start_new_session=True); print(p.pid, flush=True); time.sleep(600)"
+    )
+    stubborn = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert stubborn.stdout is not None
+    program = int(stubborn.stdout.readline())
+    assert alive(program)
+    processes.take_back(stubborn)
+    stubborn.stdout.close()
+    deadline = time.monotonic() + LIMIT_S
+    while alive(program):
+        assert time.monotonic() < deadline, "it runs on without its supervisor"
+        time.sleep(0.01)
 
 
 def test_a_process_that_ended_is_not_alive_whoever_should_have_noticed():
