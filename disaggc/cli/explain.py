@@ -75,14 +75,12 @@ def explain(
     if output is Format.JSON:
         from disaggc.cli.views.explain_json import explain_document
 
-        console.result(explain_document(done, changes, requests=requests).text())
+        console.result(explain_document(done, changes).text())
     elif done.plan is not None:
         from disaggc.cli.views.explain_human import explain_text
         from disaggc.cli.views.text import Paint
 
-        console.result(
-            explain_text(done.plan, changes, paint=Paint(console.colored(sys.stdout)), requests=requests)
-        )
+        console.result(explain_text(done.plan, changes, paint=Paint(console.colored(sys.stdout))))
     return exit_for(done.report.diagnostics, deny_warnings=False)
 
 

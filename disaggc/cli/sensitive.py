@@ -23,18 +23,25 @@ _RIVALS = 5
 
 
 @dataclass(frozen=True, slots=True)
+class EndingRun:
+    """What a run of so many requests would measure, from an empty cluster to the last answer."""
+
+    requests: int
+    predicted: Expectation
+
+
+@dataclass(frozen=True, slots=True)
 class Sensitive:
     """One service. names: of the layouts a break-even may name, the chosen one first; currency of the price.
 
-    terms: what the plan's predictions are made of. run: what a run of so many requests would show, where one was asked
-    about.
+    terms: what the plan's predictions are made of. run: None where none was asked about.
     """
 
     names: tuple[str, ...]
     found: tuple[Sensitivity, ...]
     currency: str
     terms: Terms | None = None
-    run: Expectation | None = None
+    run: EndingRun | None = None
 
 
 def sensitive(
@@ -55,7 +62,7 @@ def sensitive(
         found = _of(models.value, service, plan, groups=groups, progress=progress)
         if requests is not None:
             ends = predict(models.value, service, planned(plan, groups), requests=requests)
-            found = replace(found, run=expectation(ends))
+            found = replace(found, run=EndingRun(requests, expectation(ends)))
         out[plan.name] = found
     return out
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from disaggc.cli.sensitive import Sensitive
+from disaggc.cli.sensitive import EndingRun, Sensitive
 from disaggc.cli.views.plan_human import against, alternatives, ratio_text
 from disaggc.cli.views.sensitive_human import sensitivity_rows, unanswered
 from disaggc.cli.views.terms_human import terms_lines
@@ -22,19 +22,11 @@ _LIMITS = {
 }
 
 
-def explain_text(
-    plan: DeploymentPlan, changes: Mapping[str, Sensitive], *, paint: Paint, requests: int | None = None
-) -> str:
-    """Every service, a blank line between. requests: of the run that was asked about."""
+def explain_text(plan: DeploymentPlan, changes: Mapping[str, Sensitive], *, paint: Paint) -> str:
+    """Every service, a blank line between."""
     return (
         "\n\n".join(
-            "\n".join(
-                (
-                    *_service(service, changes.get(service.name), paint),
-                    *_run(service, changes.get(service.name), requests),
-                )
-            )
-            for service in plan.services
+            "\n".join(_service(service, changes.get(service.name), paint)) for service in plan.services
         )
         + _source(plan)
         + "\n"
@@ -47,14 +39,11 @@ def _source(plan: DeploymentPlan) -> str:
     return "" if source is None else f"\n\nstep times of basis `tables`: {source}"
 
 
-def _run(service: ServicePlan, changes: Sensitive | None, requests: int | None) -> Iterator[str]:
+def _run(service: ServicePlan, run: EndingRun) -> Iterator[str]:
     """What a run that ends shows beside the steady state that the plan states."""
-    if changes is None or changes.run is None or requests is None:
-        return
-    yield ""
-    yield f"  a run of {requests:,} requests, from an empty cluster to the last answer"
+    yield f"  a run of {run.requests:,} requests, from an empty cluster to the last answer"
     rows: list[tuple[str, ...]] = [("", "the run", "steady state")]
-    for name, found in changes.run.classes.items():
+    for name, found in run.predicted.classes.items():
         steady = service.predicted.classes[name]
         pairs = (
             ("first token p50", found.ttft_ms.p50, steady.ttft_ms.p50),
@@ -65,7 +54,7 @@ def _run(service: ServicePlan, changes: Sensitive | None, requests: int | None) 
             (f"{label}, {name}", *(format_duration(seen.value / 1000) for seen in both))
             for label, *both in pairs
         ]
-    total = (f"{seen.total_tok_per_s.value:,.0f}" for seen in (changes.run, service.predicted))
+    total = (f"{seen.total_tok_per_s.value:,.0f}" for seen in (run.predicted, service.predicted))
     rows.append(("tok/s in all", *total))
     yield from table(rows, indent="    ")
 
@@ -96,6 +85,9 @@ def _service(service: ServicePlan, changes: Sensitive | None, paint: Paint) -> I
         yield ""
         yield from table(sensitivity_rows(changes))
         yield from (f"  {line}" for line in unanswered(changes))
+        if changes.run is not None:
+            yield ""
+            yield from _run(service, changes.run)
 
 
 def _pool(pool: Pool, used: float | None) -> Iterator[str]:

@@ -159,20 +159,16 @@ class ExplainDocument(Document):
     """Findings, sorted by position."""
 
 
-def explain_document(
-    done: Compiled, changes: Mapping[str, Sensitive], *, requests: int | None = None
-) -> ExplainDocument:
-    """The reasons behind a plan. requests: of the run that was asked about."""
+def explain_document(done: Compiled, changes: Mapping[str, Sensitive]) -> ExplainDocument:
+    """The reasons behind a plan."""
     services = done.plan.services if done.plan is not None else ()
     return ExplainDocument(
-        services={
-            service.name: _service(service, changes.get(service.name), requests) for service in services
-        },
+        services={service.name: _service(service, changes.get(service.name)) for service in services},
         diagnostics=tuple(DiagnosticItem.model_validate(item) for item in items(done.report)),
     )
 
 
-def _service(service: ServicePlan, changes: Sensitive | None, requests: int | None) -> ServiceReasons:
+def _service(service: ServicePlan, changes: Sensitive | None) -> ServiceReasons:
     run = None if changes is None else changes.run
     return ServiceReasons(
         mode=service.mode,
@@ -188,7 +184,7 @@ def _service(service: ServicePlan, changes: Sensitive | None, requests: int | No
         skip_prefill_below=service.skip_prefill_below,
         terms=None if changes is None or changes.terms is None else terms_item(changes.terms),
         sensitivity=() if changes is None else tuple(_sensitivity(s, changes) for s in changes.found),
-        run=None if run is None or requests is None else RunItem(requests=requests, predicted=run),
+        run=None if run is None else RunItem(requests=run.requests, predicted=run.predicted),
     )
 
 
