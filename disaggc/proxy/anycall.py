@@ -9,7 +9,7 @@ from disaggc.proxy.board import Total
 from disaggc.proxy.call import Call, Terms
 from disaggc.proxy.events import KV_KEY, scrub
 from disaggc.proxy.exchange import Exchange
-from disaggc.proxy.failures import LegError, RefusedError, Stage
+from disaggc.proxy.failures import LegError, RefusedError
 from disaggc.proxy.members import encode, members_of, without_identity
 from disaggc.proxy.requests import Request, engine_request, engine_target
 from disaggc.proxy.verdicts import RETRYABLE
@@ -69,7 +69,7 @@ class AnyCall(Exchange):
             lines=self.lines, request=self.upstream_id,
         )  # fmt: skip
         bounds = self.service.bounds
-        terms = Terms(Stage.FIRST_BYTE, bounds.first_byte_s, bounds.connect_s, again=True)
+        terms = Terms(bounds.first_byte_s, bounds.connect_s, again=True)
         call = Call(self, replica, message, terms=terms, last=self.last)
         self.calls = [call]
         replica.circuit.sent()

@@ -12,7 +12,7 @@ from disaggc.proxy.asks import APIS, Ask, parse_ask
 from disaggc.proxy.board import Timing, Total
 from disaggc.proxy.call import Call, Terms
 from disaggc.proxy.exchange import Exchange
-from disaggc.proxy.failures import RefusedError, Stage
+from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.gate import Wish
 from disaggc.proxy.precheck import TOKENIZE_S, check_length, check_model, prompt_length
 from disaggc.proxy.requests import Request, engine_request
@@ -80,7 +80,7 @@ class Arrival(Exchange):
         message = engine_request(
             replica.target(b"/tokenize"), self.ask.tokenize_body(), lines=self.lines, request=self.upstream_id
         )
-        terms = Terms(Stage.QUEUE, TOKENIZE_S, self.service.bounds.connect_s)
+        terms = Terms(TOKENIZE_S, self.service.bounds.connect_s)
         self.counting = Call(self, replica, message, terms=terms, last=self.last)
         self.calls.append(self.counting)
         self.counting.start(self.started)

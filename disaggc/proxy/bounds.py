@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from disaggc.proxy.call import Terms
 from disaggc.proxy.dialects import Protocol, protocol_of
-from disaggc.proxy.failures import Stage
 from disaggc.routing.roles import break_even
 from disaggc.routing.table import Dialect, Policy, RoutingTable
 
@@ -52,9 +51,9 @@ def bounds_of(table: RoutingTable) -> Bounds:
     times, limits = table.timeouts, table.limits
     protocol = protocol_of(Dialect.NIXL if table.dialect is Dialect.NONE else table.dialect)
     return Bounds(
-        prefill=Terms(Stage.PREFILL, times.prefill_s, times.connect_s, again=not protocol.concurrent),
-        decode_stream=Terms(Stage.FIRST_BYTE, times.first_byte_s, times.connect_s, stream=True),
-        decode_whole=Terms(Stage.FIRST_BYTE, times.total_s, times.connect_s),
+        prefill=Terms(times.prefill_s, times.connect_s, again=not protocol.concurrent),
+        decode_stream=Terms(times.first_byte_s, times.connect_s, stream=True),
+        decode_whole=Terms(times.total_s, times.connect_s),
         connect_s=times.connect_s,
         first_byte_s=times.first_byte_s,
         handoff_s=times.handoff_s,

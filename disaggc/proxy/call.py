@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from disaggc.proxy.board import Total
-from disaggc.proxy.failures import LegError, Stage
+from disaggc.proxy.failures import LegError
 from disaggc.proxy.verdicts import Handed, fault_of, handed_over, has_begun
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ class Caller(Protocol):
 class Terms(NamedTuple):
     """How a call is made; the same for many."""
 
-    stage: Stage
     seconds: float
     """How long an answer is waited for."""
     connect_s: float
@@ -117,7 +116,7 @@ class Call:
         """Its time is over."""
         self._leave()
         self._end()
-        self._caller.missed(self, LegError("timeout", status=504, stage=self._terms.stage))
+        self._caller.missed(self, LegError("timeout", status=504))
 
     def drop(self) -> None:
         """Nobody waits any more."""

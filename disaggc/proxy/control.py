@@ -14,7 +14,7 @@ import socket
 from pathlib import Path
 
 from disaggc.proxy.admin import admin_site, metrics_site
-from disaggc.proxy.board import MAX_REPLICAS, Board, Shared, Total
+from disaggc.proxy.board import MAX_REPLICAS, Board, Shared
 from disaggc.proxy.canaries import Canaries
 from disaggc.proxy.probes import Probes
 from disaggc.proxy.spawn import WorkerHandle, listeners, worker_process
@@ -201,8 +201,3 @@ class Control:
                 self.file.reject("; ".join(refusals))
             else:
                 self.file.accept()
-
-    @property
-    def requests_open(self) -> int:
-        """Requests in flight over all workers."""
-        return int(self.board.total(Total.REQUESTS_OPEN))

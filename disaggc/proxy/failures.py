@@ -3,19 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-
-
-class Stage(StrEnum):
-    """What a request is waiting for; each has its own deadline."""
-
-    QUEUE = "queue"
-    CONNECT = "connect"
-    PREFILL = "prefill"
-    HANDOFF = "handoff"
-    FIRST_BYTE = "first_byte"
-    STREAM = "stream"
-    TOTAL = "total"
 
 
 class RefusedError(Exception):
@@ -48,7 +35,7 @@ class LegError(Exception):
     """An engine failed a leg. `status` is what the client gets if nothing else can be tried."""
 
     reason: str
-    """For metrics and the log: connect, reset, timeout, status, no-params, bad-answer, aborted."""
+    """Told to the client: connect, tls, no descriptor, reset, timeout, status, no-params, bad-answer, aborted."""
     status: int = 502
     blame: bool = True
     """Whether it counts against the replica."""
@@ -56,14 +43,8 @@ class LegError(Exception):
     """False when a reused connection was closed before any byte: the engine's keep-alive, not a fault."""
     sent: bool = True
     """Whether the engine may have got the request."""
-    stage: Stage | None = None
-    """What ran out of time."""
     prefill: bool = False
     """Whether it was the prefill leg."""
 
     def __str__(self) -> str:
         return self.reason
-
-
-class ClientGoneError(Exception):
-    """The client left; nobody waits for an answer."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from disaggc.proxy.board import Total
 from disaggc.proxy.call import Call, Terms
-from disaggc.proxy.failures import LegError, Stage
+from disaggc.proxy.failures import LegError
 from disaggc.proxy.requests import engine_request, engine_target
 from disaggc.proxy.verdicts import handed_over
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RELEASE_S = 5.0
 SALVAGE_S = 1.0
 TRIES = 2
-_TERMS = Terms(Stage.TOTAL, RELEASE_S, RELEASE_S)
+_TERMS = Terms(RELEASE_S, RELEASE_S)
 _PATH = b"/v1/chat/completions"
 
 

@@ -1,4 +1,4 @@
-"""Who may serve what: effective roles of a table's replicas, cohorts, and the path a request takes.
+"""Who may serve what: effective roles of a table's replicas, and the path a request takes.
 
 A flexible pool's replicas are prefill or decode by the table alone (in NIXL the role belongs to the request), so a new
 ratio is a new table. Knows no load.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from disaggc.ir.plan import Role
-from disaggc.routing.table import PoolEntry, ReplicaEntry, ReplicaState, RoutingTable
+from disaggc.routing.table import PoolEntry, ReplicaEntry, RoutingTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +35,6 @@ def _pool_seats(pool: PoolEntry) -> tuple[Seat, ...]:
         Seat(entry, Role.PREFILL if position < prefills else Role.DECODE, pool.address)
         for position, entry in enumerate(pool.replicas)
     )
-
-
-def paired_cohorts(table: RoutingTable) -> frozenset[str]:
-    """Cohorts that have both an active prefill and an active decode replica: only these hand over KV."""
-    have: dict[Role, set[str]] = {Role.PREFILL: set(), Role.DECODE: set()}
-    for seat in seats(table):
-        if seat.entry.state is ReplicaState.ACTIVE and seat.role in have:
-            have[seat.role].add(seat.entry.cohort)
-    return frozenset(have[Role.PREFILL] & have[Role.DECODE])
 
 
 class Path(StrEnum):

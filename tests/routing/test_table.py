@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disaggc.ir.plan import Role
-from disaggc.routing.roles import Path, paired_cohorts, path_for, seats
+from disaggc.routing.roles import Path, path_for, seats
 from disaggc.routing.schema import table_schema
 from disaggc.routing.table import TableError, dump_table, load_table
 
@@ -148,13 +148,6 @@ def test_flexible_replicas_take_their_role_from_the_split():
         }
     ]
     assert [s.role for s in seats(loads(table(pools=pools)))] == [Role.PREFILL, Role.DECODE, Role.DECODE]
-
-
-def test_only_cohorts_with_both_sides_pair():
-    value = table()
-    value["pools"][0]["replicas"].append(replica("chat/prefill/1", cohort="b"))
-    value["pools"][1]["replicas"].append(replica("chat/decode/1", cohort="b", state="draining"))
-    assert paired_cohorts(loads(value)) == {"a"}
 
 
 def test_break_even():
