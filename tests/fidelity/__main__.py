@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import sys
@@ -14,18 +13,21 @@ from disaggc.perf.spread import FILE
 from tests.fidelity.claims import claim_lines
 from tests.fidelity.columns import board_of
 from tests.fidelity.line import Line
-from tests.fidelity.points import read_table
+from tests.fidelity.points import Table, TableError, read_table
 from tests.fidelity.ratios import negative_controls, vendor_choices
-from tests.fidelity.scoreboard import scoreboard, table_of, worse
+from tests.fidelity.scoreboard import scoreboard, table_of
 from tests.fidelity.widths import document_of, miss_of
+from tests.fidelity.worse import worse
 
 HERE = Path(__file__).parent
 COMMITTED = HERE / "scoreboard.json"
+_SHOWN = 4
+"""Reasons that are told where no row can be used."""
 SHARED = Path(os.environ.get("DISAGGC_SHARED", HERE.parents[2] / "shared")) / "data" / "measured"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the scoreboard; 1 with --check where a figure got worse than committed, 2 without data."""
+    """Prints the scoreboard; 1 with --check where a figure got worse than committed, 2 without a row to judge."""
     parser = argparse.ArgumentParser(prog="python -m tests.fidelity", description=__doc__)
     parser.add_argument(
         "--data",
@@ -49,9 +51,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given.data.exists():
         sys.stderr.write(f"no measured rows at {given.data}: set DISAGGC_SHARED or pass --data\n")
         return 2
+    try:
+        table = read_table(given.data)
+    except TableError as problem:
+        sys.stderr.write(f"no measured rows in {given.data}: {problem}\n")
+        return 2
     if given.spread:
-        return _write_spread(given.data, given.jobs)
-    document = scoreboard(given.data, extra_lines(), quick=given.quick, jobs=given.jobs)
+        return _write_spread(table, given.jobs)
+    document = scoreboard(table, extra_lines(), quick=given.quick, jobs=given.jobs)
+    if not document["judged"]:
+        why = "; ".join(f"{count} x {reason}" for reason, count in list(document["skipped"].items())[:_SHOWN])
+        sys.stderr.write(f"no row of {given.data} can be judged: {why}\n")
+        return 2
     text = json.dumps(document, indent=1) + "\n"
     if given.write:
         COMMITTED.write_text(text, encoding="utf-8")
@@ -64,13 +75,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _write_spread(data: Path, jobs: int) -> int:
+def _write_spread(table: Table, jobs: int) -> int:
     """Writes the factors; predictions of this process still carry those there were."""
-    board = board_of(read_table(data).points, ("naive", "prior", "calibrated"), jobs=jobs)
+    board = board_of(table.points, ("naive", "prior", "calibrated"), jobs=jobs)
+    if not board.judged:
+        sys.stderr.write(f"no row can be judged, {FILE} is left as it is\n")
+        return 2
     document: dict[str, object] = {
         "version": 1,
         "written_by": "python -m tests.fidelity --spread",
-        "data_sha256": hashlib.sha256(data.read_bytes()).hexdigest(),
+        "data_sha256": table.sha256,
     }
     for column in ("prior", "calibrated"):
         said = [(j, j.plain[column]) for j in board.judged if column in j.plain]

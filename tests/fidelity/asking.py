@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from disaggc.perf.calibration.updated import loosened
 from disaggc.perf.case import Case
@@ -50,7 +51,6 @@ class Asked:
                 raise NoRoomError(f"does not fit: {fit.need}")
             sized.append(Sized(pool, fit))
         self.case = case_of(subject, tuple(sized))
-        self._steady: Case | None = None
         self._engines = [
             subject.models.engine(subject.service, p.pool.group, p.pool.shape) for p in self.case.pools
         ]
@@ -63,12 +63,18 @@ class Asked:
         times = [StepTimes(e.work, loosened(e.constants).drawn(dict(scores))) for e in self._engines]
         if self.case.requests is None:
             return self._figures(self.case._evaluated(times))
-        if self._steady is None:
-            self._steady = case_of(self.subject, self.case.pools, steady=True)
-            ends, goes_on = self._figures(self.case.at_corner(1)), self._figures(self._steady.at_corner(1))
-            self._ends = {q: ends[q] / goes_on[q] if goes_on[q] > 0 else 1.0 for q in ends}
         seen = self._figures(self._steady._evaluated(times))
         return {q: value * self._ends[q] for q, value in seen.items()}
+
+    @cached_property
+    def _steady(self) -> Case:
+        return case_of(self.subject, self.case.pools, steady=True)
+
+    @cached_property
+    def _ends(self) -> dict[str, float]:
+        """What its end does to each quantity of the run."""
+        ends, goes_on = self._figures(self.case.at_corner(1)), self._figures(self._steady.at_corner(1))
+        return {q: ends[q] / goes_on[q] if goes_on[q] > 0 else 1.0 for q in ends}
 
     def predicted(self) -> dict[str, Predicted]:
         """All quantities with the range that a plan prints."""

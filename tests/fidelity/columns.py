@@ -19,7 +19,7 @@ from tests.fidelity.others import Others
 from tests.fidelity.parallel import mapped
 from tests.fidelity.points import Point
 from tests.fidelity.subjects import subject_of
-from tests.fidelity.systems import Fitted, Informed, fitted
+from tests.fidelity.systems import Fitted, fitted, informed
 from tests.fidelity.widths import stretched
 
 Figures = dict[str, dict[str, Predicted]]
@@ -55,10 +55,11 @@ class Judged:
 
 @dataclass(slots=True)
 class Board:
-    """Everything that was judged, and what was not with the reason."""
+    """Everything that was judged, and what was not with the reason. calibrated: fits by index of what was asked."""
 
     judged: list[Judged] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
+    calibrated: dict[int, Fitted] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
 
 
@@ -76,10 +77,10 @@ def board_of(points: Iterable[Point], columns: Sequence[str] = COLUMNS, *, jobs:
         except NoRoomError as reason:
             board.skipped[f"{point.source}: {reason}"] += count
     others = Others(board.asked, jobs) if "others" in columns else None
-    calibrated = _calibrated(board.asked, jobs) if "calibrated" in columns else {}
+    board.calibrated = calibrated(board.asked, jobs) if "calibrated" in columns else {}
 
     def figures(i: int) -> Figures:
-        return _figures(board.asked[i], others, calibrated.get(i))
+        return _figures(board.asked[i], others, board.calibrated.get(i))
 
     for asked, plain in zip(board.asked, mapped(figures, range(len(board.asked)), jobs), strict=True):
         source = asked.subject.point.source
@@ -93,13 +94,13 @@ def board_of(points: Iterable[Point], columns: Sequence[str] = COLUMNS, *, jobs:
     return board
 
 
-def _figures(asked: Asked, others: Others | None, calibrated: Fitted | None) -> Figures:
+def _figures(asked: Asked, others: Others | None, own: Fitted | None) -> Figures:
     """Every column's figures of one point, their ranges as the constants give them."""
     out = {"naive": _naive(asked), "prior": asked.predicted()}
     if others is not None and (known := others.without(asked.subject.point.source)) is not None:
-        out["others"] = Informed(asked, known).predicted()
-    if calibrated is not None:
-        out["calibrated"] = Informed(asked, calibrated).predicted()
+        out["others"] = informed(asked, known).predicted()
+    if own is not None:
+        out["calibrated"] = informed(asked, own).predicted()
     return out
 
 
@@ -131,7 +132,7 @@ def _naive(asked: Asked) -> dict[str, Predicted]:
     return {q: Predicted(v, v, v) for q, v in asked._quantities(times).items()}
 
 
-def _calibrated(asked: Sequence[Asked], jobs: int) -> dict[int, Fitted]:
+def calibrated(asked: Sequence[Asked], jobs: int = 1) -> dict[int, Fitted]:
     """Index of every second point of a system -> the constants fitted on the points between."""
     systems: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, a in enumerate(asked):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 Figures = dict[str, float]
@@ -29,3 +29,13 @@ def spread_of(errors: Iterable[float]) -> Figures:
         "median": statistics.median(found),
         "p90": found[min(len(found) - 1, math.ceil(0.9 * len(found)) - 1)],
     }
+
+
+def held_out(ratios: Mapping[str, Sequence[float]]) -> Figures:
+    """Figures of predicted over measured, label by label."""
+    out: Figures = {}
+    for label, found in ratios.items():
+        if found:
+            out |= {f"{label}_{k}": v for k, v in spread_of(r - 1 for r in found).items()}
+            out[f"{label}_within_2x"] = sum(0.5 <= r <= 2 for r in found) / len(found)
+    return out

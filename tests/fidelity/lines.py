@@ -14,10 +14,13 @@ from disaggc.perf.calibration.level_fit import fit_level
 from tests.fidelity.asking import Asked
 from tests.fidelity.choices import choices, ratios_on_priors
 from tests.fidelity.columns import Board
-from tests.fidelity.line import Figures, Line, spread_of
+from tests.fidelity.line import Figures, Line, held_out, spread_of
 from tests.fidelity.points import Point
 from tests.fidelity.subjects import facts_of
-from tests.fidelity.systems import Informed, fitted
+from tests.fidelity.systems import fitted, informed
+
+HELD_OUT = {"tpot": "tpot", "tok_s_gpu": "total_tps_gpu", "ttft": "ttft_p50"}
+"""What the lines of rows held out are about: label -> quantity."""
 
 
 def lines_of(board: Board, points: Sequence[Point]) -> tuple[Line, ...]:
@@ -45,7 +48,7 @@ def _qwen(asked: Sequence[Asked]) -> Line:
         return Line(name, bar, missing="no rows at 4P and 8P with rows between")
     posterior = fitted(ends, 48)
     assert posterior is not None
-    said = {id(a): Informed(a, posterior).predicted()["total_tps_gpu"].value for a in rows}
+    said = {id(a): informed(a, posterior).predicted()["total_tps_gpu"].value for a in rows}
     errors = [said[id(a)] / a.subject.point.value("total_tps_gpu") - 1 for a in between]
     best = choices(rows, lambda a: said[id(a)], "total_tps_gpu")
     return Line(name, bar, {**spread_of(errors), **best, "naive_mape": _without_limit(ends, between)})
@@ -129,12 +132,12 @@ def _held_out(board: Board) -> Line:
         "TPOT 7.7 %, tok/s/GPU 12.0 % (p90 32 %), TTFT within 2x 62 % (event simulator)",
     )
     found = [j for j in board.judged if j.source == "inferencex_via_aic" and "calibrated" in j.said]
-    figures: Figures = {}
-    for quantity, label in (("tpot", "tpot"), ("total_tps_gpu", "tok_s_gpu"), ("ttft_p50", "ttft")):
-        ratios = [j.said["calibrated"].value / j.measured for j in found if j.quantity == quantity]
-        if ratios:
-            figures |= {f"{label}_{k}": v for k, v in spread_of(r - 1 for r in ratios).items()}
-            figures[f"{label}_within_2x"] = sum(0.5 <= r <= 2 for r in ratios) / len(ratios)
+    figures = held_out(
+        {
+            label: [j.said["calibrated"].value / j.measured for j in found if j.quantity == quantity]
+            for label, quantity in HELD_OUT.items()
+        }
+    )
     return Line(name, bar, figures) if figures else Line(name, bar, missing="no system with six rows")
 
 
@@ -149,7 +152,7 @@ def _gptoss(asked: Sequence[Asked]) -> Line:
         return Line(name, bar, missing="no rows of 2P2D with other ratios")
     posterior = fitted(ends, 24)
     assert posterior is not None
-    known = {id(a): Informed(a, posterior).predicted() for a in rows}
+    known = {id(a): informed(a, posterior).predicted() for a in rows}
     other = [a for a in rows if a not in ends]
     errors = [known[id(a)]["output_tps"].value / a.subject.point.value("output_tps") - 1 for a in other]
     chosen = choices(rows, lambda a: known[id(a)]["output_tps"].value, "output_tps")

@@ -6,6 +6,8 @@ Knows the table's columns and its spellings, no model of performance. A row that
 from __future__ import annotations
 
 import csv
+import hashlib
+import io
 import math
 import re
 from collections import Counter
@@ -17,6 +19,8 @@ _CONFIGURATION = (
     "d_workers", "d_parallel", "d_gpus", "isl", "osl", "concurrency", "rate_rps", "slo",
 )  # fmt: skip
 COLUMNS = (*_CONFIGURATION, "row_id", "nodes", "metric", "value", "unit", "note")
+NEEDED = ("source", "model", "gpu", "mode", "isl", "osl", "metric", "value")
+"""Without these no row says anything; others may be missing, which counts as empty."""
 QUANTITIES = {
     "ttft": "ttft_p50", "median_ttft": "ttft_p50", "p99_ttft": "ttft_p99", "mean_ttft": "ttft_mean",
     "median_tpot": "tpot", "mean_tpot": "tpot", "median_itl": "itl_p50", "p99_itl": "itl_p99",
@@ -88,17 +92,35 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """All points of a file, and the rows that are not points: reason -> how many."""
+    """All points of a file, and the rows that are not points: reason -> how many. sha256: of the file."""
 
     points: tuple[Point, ...]
     rows: tuple[dict[str, str], ...]
     skipped: Counter[str]
+    sha256: str
+
+
+class TableError(Exception):
+    """A file that is no table of measurements, and why."""
 
 
 def read_table(path: Path) -> Table:
-    """Every row of a table with the columns of `COLUMNS`; columns that are missing count as empty."""
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [{c: (row.get(c) or "").strip() for c in COLUMNS} for row in csv.DictReader(file)]
+    """Every row of a table; TableError where it is none."""
+    try:
+        written = path.read_bytes()
+        read = csv.DictReader(io.StringIO(written.decode("utf-8"), newline=""))
+        rows = [{c: (row.get(c) or "").strip() for c in COLUMNS} for row in read]
+        missing = [c for c in NEEDED if c not in (read.fieldnames or ())]
+    except OSError as problem:
+        raise TableError(problem.strerror or "it cannot be read") from problem
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise TableError("it is not a CSV file in UTF-8") from problem
+    if missing:
+        raise TableError(
+            f"its first line does not name the columns {', '.join(missing)}" if written else "it is empty"
+        )
+    if not rows:
+        raise TableError("it holds no row below its header")
     points: dict[tuple[str, ...], Point] = {}
     skipped: Counter[str] = Counter()
     for row in rows:
@@ -111,7 +133,7 @@ def read_table(path: Path) -> Table:
             key = (*(row[c] for c in _CONFIGURATION), _series(row))
             point = points.setdefault(key, _point(row))
             point.measured.setdefault(quantity, []).append((row["row_id"], value))
-    return Table(tuple(points.values()), tuple(rows), skipped)
+    return Table(tuple(points.values()), tuple(rows), skipped, hashlib.sha256(written).hexdigest())
 
 
 def _series(row: dict[str, str]) -> str:

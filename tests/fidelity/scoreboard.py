@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from disaggc.perf.spread import Measure
 from tests.fidelity.columns import COLUMNS, UNFITTED, Board, Judged, board_of
 from tests.fidelity.line import Line, spread_of
 from tests.fidelity.lines import lines_of
-from tests.fidelity.points import read_table
+from tests.fidelity.points import Table
 from tests.fidelity.simulated import simulated_line
 from tests.fidelity.widths import MEASURE_OF
 
@@ -24,14 +22,16 @@ _KINDS: tuple[tuple[str, Measure], ...] = (
 Document = dict[str, Any]
 
 
-def scoreboard(data: Path, extra: Iterable[Line], *, quick: bool = False, jobs: int = 1) -> Document:
+def scoreboard(table: Table, extra: Iterable[Line], *, quick: bool = False, jobs: int = 1) -> Document:
     """Everything the table allows, in so many processes. quick: without fits."""
-    table = read_table(data)
     board = board_of(table.points, UNFITTED if quick else COLUMNS, jobs=jobs)
-    lines = (*(() if quick else (*lines_of(board, table.points), simulated_line(board.asked))), *extra)
+    lines = (
+        *(() if quick else (*lines_of(board, table.points), simulated_line(board.asked, board.calibrated))),
+        *extra,
+    )
     skipped = dict(sorted((board.skipped + table.skipped).items(), key=lambda item: -item[1]))
     return {
-        "data": {"rows": len(table.rows), "sha256": hashlib.sha256(data.read_bytes()).hexdigest()},
+        "data": {"rows": len(table.rows), "sha256": table.sha256},
         "judged": len(board.judged),
         "lines": {line.name: _line(line) for line in lines},
         "ranges": _ranges(board),
@@ -96,39 +96,6 @@ def _columns(found: Sequence[Judged]) -> Document:
 
 def _rounded(value: float) -> float:
     return float(f"{value:.4g}")
-
-
-def worse(now: Document, committed: Document) -> list[str]:
-    """Figures that got worse than committed by more than a tenth and half a point."""
-    found = []
-    for source, quantities in committed["sources"].items():
-        for quantity, columns in quantities.items():
-            for column, figures in columns.items():
-                seen = now["sources"].get(source, {}).get(quantity, {}).get(column)
-                if seen is None or column == "naive":
-                    continue
-                if seen["median"] > figures["median"] * 1.1 + 0.005:
-                    found.append(
-                        f"{source} {quantity} {column}: median error {figures['median']:.1%} -> {seen['median']:.1%}"
-                    )
-    for name, line in committed["lines"].items():
-        for key, value in line.get("figures", {}).items():
-            seen = now["lines"].get(name, {}).get("figures", {}).get(key)
-            if seen is None:
-                continue
-            if (
-                key.endswith(("mape", "median", "regret"))
-                and "naive" not in key
-                and "always" not in key
-                and seen > value * 1.1 + 0.005
-            ):
-                found.append(f"{name}: {key} {value:.3g} -> {seen:.3g}")
-            if (
-                key.endswith(("best_right", "agree", "right", "within_2x", "orderings_right"))
-                and seen < value * 0.9
-            ):
-                found.append(f"{name}: {key} {value:.3g} -> {seen:.3g}")
-    return found
 
 
 def table_of(document: Document) -> str:

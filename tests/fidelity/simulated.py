@@ -13,22 +13,22 @@ import argparse
 import json
 import os
 import sys
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from disaggc.perf.events import Front, Load, Run, simulate
 from tests.fidelity.asking import Asked, NoRoomError
-from tests.fidelity.lines import Line, spread_of
-from tests.fidelity.points import Point, read_table
+from tests.fidelity.columns import calibrated
+from tests.fidelity.line import Line, held_out
+from tests.fidelity.lines import HELD_OUT
+from tests.fidelity.points import Point, TableError, read_table
 from tests.fidelity.subjects import subject_of
-from tests.fidelity.systems import Informed, fitted
+from tests.fidelity.systems import Fitted, informed
 
 SOURCE = "inferencex_via_aic"
 NAME = "InferenceX disaggregated: alternate rows held out, event simulator"
 BAR = "TPOT 7.7 %, tok/s/GPU 12.0 % (p90 32 %), TTFT within 2x 62 %"
-_LEAST_ROWS, _MOST_FITTED = 6, 24
 _WAVES, _LEAST_WAVES, _ENOUGH = 10, 6, 20_000
 
 
@@ -46,43 +46,28 @@ class Cut:
         return cls(min(whole, max(int(_LEAST_WAVES * cap), _ENOUGH)), whole)
 
 
-def simulated_line(asked: Sequence[Asked]) -> Line:
-    """The figures over the rows held out."""
-    found = list(_held_out(asked))
+def simulated_line(asked: Sequence[Asked], known: Mapping[int, Fitted]) -> Line:
+    """The figures over the rows held out. known: by index, the constants of the rows between."""
+    found = [
+        _ratios(informed(asked[i], fit))
+        for i, fit in known.items()
+        if asked[i].subject.point.source == SOURCE
+    ]
     if not found:
         return Line(NAME, BAR, missing="no system with six rows")
-    figures: dict[str, float] = {}
-    for quantity in ("tpot", "tok_s_gpu", "ttft"):
-        ratios = [ratio[quantity] for ratio in found if quantity in ratio]
-        if ratios:
-            figures |= {f"{quantity}_{k}": v for k, v in spread_of(r - 1 for r in ratios).items()}
-            figures[f"{quantity}_within_2x"] = sum(0.5 <= r <= 2 for r in ratios) / len(ratios)
-    return Line(NAME, BAR, figures)
+    return Line(NAME, BAR, held_out({label: [r[label] for r in found if label in r] for label in HELD_OUT}))
 
 
-def _held_out(asked: Sequence[Asked]) -> Iterator[dict[str, float]]:
-    """Simulated over measured, row by row."""
-    systems: dict[tuple[str, ...], list[Asked]] = defaultdict(list)
-    for one in asked:
-        if one.subject.point.source == SOURCE:
-            systems[one.subject.point.system].append(one)
-    for members in systems.values():
-        known = fitted(members[::2], _MOST_FITTED) if len(members) >= _LEAST_ROWS else None
-        if known is not None:
-            for one in members[1::2]:
-                yield _ratios(one, Informed(one, known))
-
-
-def _ratios(one: Asked, informed: Informed) -> dict[str, float]:
+def _ratios(one: Asked) -> dict[str, float]:
+    """Simulated over measured."""
     point, cut = one.subject.point, Cut.of(one.subject.point.concurrency)
     run = simulate(
-        informed.case.models, one.subject.service, one.subject.layout, load=load_of(point, cut.requests),
+        one.subject.models, one.subject.service, one.subject.layout, load=load_of(point, cut.requests),
         front=Front(admission=None),
     )  # fmt: skip
     seen = run.classes[0]
     said = {"tpot": seen.tpot.p50, "ttft": seen.ttft.p50, "tok_s_gpu": _throughput(run, cut) / point.n_gpus}
-    named = {"tpot": "tpot", "ttft": "ttft_p50", "tok_s_gpu": "total_tps_gpu"}
-    return {q: said[q] / point.value(of) for q, of in named.items() if of in point.measured}
+    return {label: said[label] / point.value(q) for label, q in HELD_OUT.items() if q in point.measured}
 
 
 def load_of(point: Point, requests: int) -> Load:
@@ -117,7 +102,12 @@ def main() -> None:
     shared = Path(os.environ.get("DISAGGC_SHARED", Path(__file__).parents[3] / "shared"))
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--data", type=Path, default=shared / "data" / "measured" / "measured_dev.csv")
-    line = simulated_line(list(asked_of(options.parse_args().data)))
+    data = options.parse_args().data
+    try:
+        asked = list(asked_of(data))
+    except TableError as problem:
+        options.exit(2, f"no measured rows in {data}: {problem}\n")
+    line = simulated_line(asked, calibrated(asked))
     told = {"line": line.name, "bar": line.bar, "figures": line.figures, "note": line.missing}
     sys.stdout.write(json.dumps(told, indent=1) + "\n")
 

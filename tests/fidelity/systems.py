@@ -12,7 +12,7 @@ from disaggc.perf.calibration.posterior import Belief, Measurement, Posterior, f
 from disaggc.perf.calibration.updated import updated_constants
 from disaggc.perf.constants import NAMES
 from disaggc.perf.engine_model import EngineModel
-from tests.fidelity.asking import Asked, Predicted, case_of
+from tests.fidelity.asking import Asked
 
 FITTED = tuple(
     n for n in NAMES if n not in {"kappa", "host_bytes_per_s"}
@@ -91,23 +91,14 @@ def _levelled(whole: Posterior, members: Sequence[Measurement]) -> Posterior:
     )
 
 
-class Informed:
-    """A subject whose constants are those of a fit, ranges and all."""
-
-    def __init__(self, asked: Asked, known: Fitted) -> None:
-        models, service = asked.subject.models, asked.subject.service
-        copy = type(models)(models.resolved, None)
-        copy._fits = models._fits
-        for sized in asked.case.pools:
-            pool = sized.pool
-            engine = models.engine(service, pool.group, pool.shape)
-            constants = updated_constants(engine.constants, known.of(pool.shape), "fit")
-            copy._engines[service.name, pool.group.name, pool.shape] = EngineModel(engine.work, constants)
-        self._asked = Asked.__new__(Asked)
-        self._asked.subject = replace(asked.subject, models=copy)
-        self.case = case_of(self._asked.subject, asked.case.pools)
-        self._asked.case = self.case
-
-    def predicted(self) -> dict[str, Predicted]:
-        """All quantities with their ranges."""
-        return self._asked.predicted()
+def informed(asked: Asked, known: Fitted) -> Asked:
+    """The same with constants that are those of a fit, ranges and all."""
+    models, service = asked.subject.models, asked.subject.service
+    copy = type(models)(models.resolved, None)
+    copy._fits = models._fits
+    for sized in asked.case.pools:
+        pool = sized.pool
+        engine = models.engine(service, pool.group, pool.shape)
+        constants = updated_constants(engine.constants, known.of(pool.shape), "fit")
+        copy._engines[service.name, pool.group.name, pool.shape] = EngineModel(engine.work, constants)
+    return Asked(replace(asked.subject, models=copy))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import math
@@ -9,16 +10,18 @@ import math
 import pytest
 
 from disaggc.ir.plan import Shape
+from disaggc.perf.spread import FILE
 from tests.fidelity.__main__ import COMMITTED, main
 from tests.fidelity.asking import Asked, Predicted
 from tests.fidelity.claims import claim_lines
 from tests.fidelity.columns import UNFITTED, board_of
 from tests.fidelity.points import COLUMNS, read_table
 from tests.fidelity.ratios import negative_controls
-from tests.fidelity.scoreboard import scoreboard, worse
+from tests.fidelity.scoreboard import scoreboard
 from tests.fidelity.shapes import shape_of
 from tests.fidelity.subjects import subject_of
 from tests.fidelity.widths import miss_of, stretched, stretches_of
+from tests.fidelity.worse import worse
 
 ROW = {
     "source": "elsewhere", "model": "deepseek-ai/DeepSeek-R1", "precision": "fp8", "gpu": "H200", "n_gpus": "8",
@@ -39,7 +42,7 @@ def table(tmp_path, *rows):
 def test_priors_and_lines_without_fits_are_no_worse_than_committed(shared_data):
     data = shared_data("data/measured/measured_dev.csv")
     committed = json.loads(COMMITTED.read_text())
-    now = scoreboard(data, (), quick=True)
+    now = scoreboard(read_table(data), (), quick=True)
     assert worse({**now, "lines": {}}, {**committed, "lines": {}}) == []
 
 
@@ -61,13 +64,54 @@ def test_four_in_five_measured_values_of_every_kind_lie_in_the_printed_range(col
     assert {k: v for k, v in ranges.items() if v < 0.8} == {}
 
 
-def test_a_figure_that_got_worse_is_named():
+def test_factors_and_scoreboard_come_from_the_same_rows():
+    spread, board = (json.loads(path.read_text()) for path in (FILE, COMMITTED))
+    assert spread["data_sha256"] == board["data"]["sha256"]
+
+
+TPOT = ("sources", "inferencex_via_aic", "tpot", "prior")
+BEST = (
+    "lines",
+    "Best ratio on priors alone, every source that measured several ratios under one load",
+    "figures",
+)
+
+
+@pytest.mark.parametrize(
+    ("at", "factor", "says"),
+    [
+        ((*TPOT, "median"), 1.3, "inferencex_via_aic tpot prior: median"),
+        ((*TPOT, "p90"), 1.3, "inferencex_via_aic tpot prior: p90"),
+        ((*TPOT, "in_range"), 0.8, "inferencex_via_aic tpot prior: in_range"),
+        ((*TPOT, "rows"), 0.99, "inferencex_via_aic tpot prior: rows"),
+        (("ranges", "others", "token"), 0.8, "ranges others: token in_range"),
+        ((*BEST, "dstack_pd_ratio_best_right"), 0.8, "dstack_pd_ratio_best_right"),
+        ((*BEST, "dstack_pd_ratio_mean_regret"), 2.0, "dstack_pd_ratio_mean_regret"),
+        (TPOT, None, "inferencex_via_aic tpot prior: gone"),
+        (TPOT[:2], None, "inferencex_via_aic tpot prior: gone"),
+        (BEST, None, "Best ratio on priors alone"),
+    ],
+)
+def test_a_figure_that_got_worse_or_is_gone_is_named(at, factor, says):
     committed = json.loads(COMMITTED.read_text())
-    now = json.loads(COMMITTED.read_text())
-    now["sources"]["inferencex_via_aic"]["tpot"]["prior"]["median"] *= 1.3
+    now = copy.deepcopy(committed)
+    *folders, name = at
+    there = now
+    for folder in folders:
+        there = there[folder]
+    if factor is None:
+        del there[name]
+    else:
+        there[name] *= factor
     assert worse(committed, committed) == []
-    (found,) = worse(now, committed)
-    assert "inferencex_via_aic tpot prior" in found
+    assert any(says in line for line in worse(now, committed))
+
+
+def test_of_another_table_only_what_both_have_is_compared():
+    committed = json.loads(COMMITTED.read_text())
+    assert (
+        worse({**committed, "data": {"rows": 1, "sha256": ""}, "sources": {}, "lines": {}}, committed) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,9 +152,44 @@ def test_rows_of_a_new_system_get_every_column(tmp_path):
     assert all(j.said["calibrated"].low <= j.measured <= j.said["calibrated"].high for j in held)
 
 
-def test_the_command_says_what_is_missing(tmp_path, capsys):
-    assert main(["--data", str(tmp_path / "absent.csv")]) == 2
-    assert "no measured rows" in capsys.readouterr().err
+HEADER = ",".join(COLUMNS)
+LINE = ",".join(ROW.get(c, "") for c in COLUMNS)
+
+
+@pytest.mark.parametrize("command", [[], ["--spread"], ["--check"], ["--quick"]])
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "no measured rows at"),
+        (b"", "it is empty"),
+        (f"{HEADER}\n".encode(), "no row below its header"),
+        (b"\x7fELF\x00\xff\xfe\x01" * 9, "not a CSV file in UTF-8"),
+        (f"{HEADER}\n{LINE}\n".replace("value", "worth").encode(), "does not name the columns value"),
+        (f"{HEADER}\n{LINE}\n".replace("isl", "in").replace("gpu", "card").encode(), "the columns gpu, isl"),
+    ],
+)
+def test_the_command_says_what_is_wrong_with_a_file(tmp_path, capsys, content, says, command):
+    path = tmp_path / "rows.csv"
+    if content is not None:
+        path.write_bytes(content)
+    before = FILE.read_bytes()
+    assert main(["--data", str(path), *command]) == 2
+    seen = capsys.readouterr()
+    assert says in seen.err
+    assert seen.out == ""
+    assert FILE.read_bytes() == before
+
+
+def test_a_folder_and_rows_that_all_cannot_be_used_are_no_success(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("tests.fidelity.__main__.extra_lines", lambda: ())
+    assert main(["--data", str(tmp_path)]) == 2
+    assert "directory" in capsys.readouterr().err.lower()
+    strange = table(tmp_path, {**ROW, "model": "nobody/Nothing-1B"})
+    before = FILE.read_bytes()
+    for command in ([], ["--spread"]):
+        assert main(["--data", str(strange), "--jobs", "1", *command]) == 2
+        assert "can be judged" in capsys.readouterr().err
+    assert FILE.read_bytes() == before
 
 
 @pytest.mark.parametrize(

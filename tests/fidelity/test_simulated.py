@@ -7,6 +7,8 @@ import csv
 import pytest
 
 from tests.fidelity.asking import Asked
+from tests.fidelity.columns import calibrated
+from tests.fidelity.line import Line
 from tests.fidelity.points import COLUMNS, read_table
 from tests.fidelity.simulated import SOURCE, Cut, load_of, simulated_line
 from tests.fidelity.subjects import subject_of
@@ -28,21 +30,24 @@ def asked(tmp_path, values: dict[int, float]) -> list[Asked]:
     return [Asked(subject_of(point)) for point in read_table(path).points]
 
 
+def simulated(tmp_path, values: dict[int, float]) -> Line:
+    found = asked(tmp_path, values)
+    return simulated_line(found, calibrated(found))
+
+
 def test_rows_held_out_are_simulated_with_the_constants_of_the_rows_between(tmp_path):
     priors = asked(tmp_path, dict.fromkeys((1, 2, 4, 8, 16, 32, 64, 128), 10.0))
     steps = {int(a.subject.point.concurrency): 1300 * a.predicted()["tpot"].value for a in priors}
-    line = simulated_line(asked(tmp_path, steps))
+    line = simulated(tmp_path, steps)
     assert line.figures["tpot_rows"] == 4
     assert line.figures["tpot_mape"] < 0.1
     assert "ttft_rows" not in line.figures
-    shifted = simulated_line(
-        asked(tmp_path, {c: v * (3 if c in {2, 8, 32, 128} else 1) for c, v in steps.items()})
-    )
+    shifted = simulated(tmp_path, {c: v * (3 if c in {2, 8, 32, 128} else 1) for c, v in steps.items()})
     assert shifted.figures["tpot_mape"] > 0.5, "what is held out must not be fitted"
 
 
 def test_a_system_with_too_few_rows_says_so(tmp_path):
-    line = simulated_line(asked(tmp_path, {1: 10.0, 2: 11.0}))
+    line = simulated(tmp_path, {1: 10.0, 2: 11.0})
     assert line.missing
     assert not line.figures
 
