@@ -105,6 +105,7 @@ def test_without_foreground_ctrl_c_says_that_it_goes_on(built):
 @pytest.fixture
 def running(built) -> Path:
     assert disaggc(built, "local", "up", "out", env=SECRETS).returncode == 0
+    assert len(running_in(built)) >= 4 or sys.platform != "linux", "supervisord, two engines, a proxy"
     yield built
     assert disaggc(built, "local", "down", "out", "--now").returncode == 0
 
