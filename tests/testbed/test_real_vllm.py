@@ -14,12 +14,13 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from disaggc.rollout.smoke_metrics import Metrics, read_metrics
-from tests.testbed.held_legs import gate
+from tests.testbed.held_legs import Gate, gate
 from tests.testbed.vllm_cpu import VERSION, tiny_model, vllm_venv
 
 pytestmark = [pytest.mark.testbed, pytest.mark.xdist_group("real-vllm")]
@@ -280,7 +281,7 @@ def test_foreign_kv_would_be_noticed(stack: Stack):
     assert answer["choices"][0]["token_ids"] != tokens(prefill, other)
 
 
-def through_gate(stack: Stack, port: int) -> None:
+def reach_decode_at(stack: Stack, port: int) -> None:
     """The proxy reaches decode at this port from now on."""
     admin = stack.admin("pd")
     table = json.loads(asked(f"{admin}/admin/routing"))
@@ -288,6 +289,19 @@ def through_gate(stack: Stack, port: int) -> None:
     (decode,) = [pool for pool in table["pools"] if pool["role"] == "decode"]
     decode["replicas"][0]["port"] = port
     asked(f"{admin}/admin/routing", table, method="PUT")
+
+
+@contextmanager
+def gate_before_decode(stack: Stack) -> Iterator[Gate]:
+    """The proxy reaches decode through a gate while the context is open, and by itself again whatever happened."""
+    port = int(stack.urls["pd/decode/0"].rpartition(":")[2])
+    with gate(port, holds=b'"tiny"') as between:
+        reach_decode_at(stack, between.port)
+        try:
+            yield between
+        finally:
+            between.closed = False
+            reach_decode_at(stack, port)
 
 
 def released(stack: Stack) -> float:
@@ -299,7 +313,6 @@ def test_a_client_that_hangs_up_between_the_legs_leaves_no_block_at_prefill(stac
     """Prefill has answered, decode has not been asked: what prefill keeps must not wait for its lease."""
     proxy, prefill, decode = (stack.urls[f"pd/{name}/0"] for name in ("proxy", "prefill", "decode"))
     table = json.loads((stack.folder / "out" / "pd" / "routing.json").read_text())
-    port = int(decode.rpartition(":")[2])
     ids = prompts(4)[410]
     body = json.dumps(completion(ids, stream=True)).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: {len(body)}\r\n\r\n".encode()
@@ -307,8 +320,7 @@ def test_a_client_that_hangs_up_between_the_legs_leaves_no_block_at_prefill(stac
     def used() -> float:
         return metrics(prefill)["kv_cache_usage_perc"]
 
-    with gate(port, holds=b'"tiny"') as between:
-        through_gate(stack, between.port)
+    with gate_before_decode(stack) as between:
         before, computed, freed = used(), metrics(decode)["prompt_tokens_total"], released(stack)
         between.closed = True
         client = socket.create_connection(("127.0.0.1", int(proxy.rpartition(":")[2])))
@@ -318,16 +330,15 @@ def test_a_client_that_hangs_up_between_the_legs_leaves_no_block_at_prefill(stac
         client.close()
         until(lambda: between.gone == 1, "the proxy goes on for a client that is gone", 5)
         took = until(lambda: used() <= before, "prefill still holds the KV", table["lease_s"])
-        between.closed = False
         print(
             f"prefill kept {kept * 100:.3f} % of its KV between the legs and had freed it {took:.2f} s after the client "
             f"hung up; the lease is {table['lease_s']:.0f} s"
         )
         assert kept > 0, "nothing was kept, so nothing was shown"
         assert took < table["lease_s"] / 4
+        until(lambda: released(stack) > freed, "the release is not counted", 5)
         assert released(stack) == freed + 1
         assert metrics(decode)["prompt_tokens_total"] == computed, "decode was asked after all"
-        through_gate(stack, port)
     assert tokens(proxy, ids) == tokens(prefill, ids)
 
 
