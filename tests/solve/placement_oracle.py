@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import cache
 
 from disaggc.ir.plan import Role
 from disaggc.solve.problem import Option, PlacementProblem, ServiceProblem
@@ -137,27 +138,28 @@ def _nodes(problem: PlacementProblem, chosen: tuple[Chosen, ...]) -> dict[str, i
     return used
 
 
+@cache
 def bins(sizes: tuple[int, ...], per_node: int) -> int:
     """Fewest nodes for these sizes, by trying every assignment in falling order."""
     whole = sum(-(-size // per_node) for size in sizes if size > per_node)
     inside = sorted((size for size in sizes if size <= per_node), reverse=True)
-    if not inside:
-        return whole
-    for nodes in range(1, len(inside) + 1):
+    fewest = -(-sum(inside) // per_node)
+    for nodes in range(fewest, len(inside) + 1):
         if _fits(tuple(inside), (per_node,) * nodes):
             return whole + nodes
     raise AssertionError
 
 
+@cache
 def _fits(sizes: tuple[int, ...], room: tuple[int, ...]) -> bool:
+    """Kept: the ways to fill nodes are many, what they leave free (`room`, ascending) is soon the same."""
     if not sizes:
         return True
-    tried: set[int] = set()
-    for position, free in enumerate(room):
-        if free >= sizes[0] and free not in tried:
-            tried.add(free)
-            left = (*room[:position], free - sizes[0], *room[position + 1 :])
-            if _fits(sizes[1:], left):
+    for free in set(room):
+        if free >= sizes[0]:
+            left = list(room)
+            left[left.index(free)] -= sizes[0]
+            if _fits(sizes[1:], tuple(sorted(left))):
                 return True
     return False
 
