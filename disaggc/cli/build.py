@@ -60,7 +60,7 @@ def build(
     console = Console(color, quiet)
     files = spec_files(spec, file)
     request = Request(files, tuple(sets or ()), target.value if target else None, files_wanted=True)
-    done = compiled(request, upgrade=upgrade)
+    done = compiled(request, console.bar(), upgrade=upgrade)
     if output is Format.HUMAN:
         console.report(done.report)
     code = exit_for(done.report.diagnostics, deny_warnings=deny is Deny.WARNINGS)

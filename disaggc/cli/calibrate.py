@@ -147,7 +147,7 @@ def _print_plan(spec: Path, console: Console, *, as_json: bool) -> int:
     from disaggc.pipeline import check
 
     request = Request((spec,))
-    done = compiled(request, upgrade=False)
+    done = compiled(request, console.bar(), upgrade=False)
     resolved = check(request).resolved
     models = None if resolved is None else Models.of(resolved).value
     benches = () if done.plan is None or models is None else bench_plan(models, done.plan)

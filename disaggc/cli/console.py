@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 from disaggc.cli.options import Color
 
 if TYPE_CHECKING:
+    from disaggc.cli.progress import Bar
     from disaggc.diagnostics.render import Report
 
 
@@ -29,6 +30,12 @@ class Console:
         """Progress, on stderr; nothing under --quiet."""
         if not self.quiet:
             sys.stderr.write(text + "\n")
+
+    def bar(self) -> Bar:
+        """What shows that a verb still works; it begins now."""
+        from disaggc.cli.progress import Bar
+
+        return Bar.of(quiet=self.quiet)
 
     def fail(self, text: str) -> None:
         """Why there is no result, on stderr, where no field of a spec is to blame."""

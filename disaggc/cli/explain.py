@@ -28,8 +28,6 @@ from disaggc.cli.options import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from disaggc.cli.sensitive import Sensitive
-    from disaggc.compilation import Compiled, Request
     from disaggc.diagnostics.codes import Code
 
 _CODE = re.compile(r"dgc\d+", re.IGNORECASE)
@@ -65,11 +63,14 @@ def explain(
     files = (*(Path(name) for name in named), *(file or ())) or (DEFAULT_SPEC,)
 
     from disaggc.cli.compiling import compiled
+    from disaggc.cli.sensitive import sensitive
     from disaggc.compilation import Request
 
     request = Request(files, tuple(sets or ()), target.value if target else None)
-    done = compiled(request, upgrade=upgrade)
-    changes = _changes(done, request, requests=requests, quiet=quiet)
+    bar = console.bar()
+    done = compiled(request, bar, upgrade=upgrade)
+    changes = sensitive(done, request, requests=requests, progress=bar.part("trying other traffic", 0, 1))
+    bar.clear()
     if output is Format.HUMAN:
         console.report(done.report)
     if output is Format.JSON:
@@ -82,17 +83,6 @@ def explain(
 
         console.result(explain_text(done.plan, changes, paint=Paint(console.colored(sys.stdout))))
     return exit_for(done.report.diagnostics, deny_warnings=False)
-
-
-def _changes(done: Compiled, request: Request, *, requests: int | None, quiet: bool) -> dict[str, Sensitive]:
-    """What other traffic and networks would do, which can take a while."""
-    from disaggc.cli.progress import Waiting
-    from disaggc.cli.sensitive import sensitive
-
-    waiting = Waiting.of("trying other traffic", quiet=quiet)
-    changes = sensitive(done, request, requests=requests, progress=waiting.show)
-    waiting.bar.clear()
-    return changes
 
 
 def _may_be_code(text: str) -> bool:

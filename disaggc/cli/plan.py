@@ -66,7 +66,7 @@ def plan(
         console.say("note: compares with what was built last; this version does not look at what runs")
     files = spec_files(spec, file)
     request = Request(files, tuple(sets or ()), target.value if target else None)
-    done = compiled(request, upgrade=upgrade)
+    done = compiled(request, console.bar(), upgrade=upgrade)
     if output is not PlanFormat.JSON:
         console.report(done.report)
     code = exit_for(done.report.diagnostics, deny_warnings=deny is Deny.WARNINGS)

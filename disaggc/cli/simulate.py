@@ -144,10 +144,9 @@ def _agree(trace: Path | None, bench: str | None, mode: list[str] | None, *, swe
 
 
 def _shown(wish: Wish, console: Console, output: Format) -> int:
-    from disaggc.cli.progress import Bar
     from disaggc.cli.simulating import simulated
 
-    bar = Bar.on_terminal(quiet=console.quiet)
+    bar = console.bar()
     try:
         runs, report = simulated(wish, bar)
     finally:

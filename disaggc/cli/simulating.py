@@ -84,7 +84,7 @@ def simulated(wish: Wish, bar: Bar) -> tuple[tuple[Simulated, ...], Report]:
         return (), _with(report, (_unknown_service(wish, checked.resolved.services),))
     plan: Compiled | None = None
     if "plan" in wish.modes and (wish.sweep is None or wish.sweep.of != "ratio"):
-        plan = compiled(request, upgrade=False)
+        plan = compiled(request, bar, upgrade=False)
         if plan.plan is None:
             return (), plan.report
     runs = _Runs(wish, models.value, plan, recorded=recorded)

@@ -123,7 +123,7 @@ def _planned(
     from disaggc.cli.compiling import compiled
     from disaggc.compilation import Request
 
-    done = compiled(Request((path,), sets, target), upgrade=False)
+    done = compiled(Request((path,), sets, target), console.bar(), upgrade=False)
     code = exit_for(done.report.diagnostics, deny_warnings=False)
     if done.plan is None or code is not Exit.DONE:
         console.report(done.report)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
 from disaggc.cli.main import main
-from disaggc.cli.progress import Waiting
 
 
 @pytest.fixture(scope="module")
@@ -67,17 +65,3 @@ def test_the_human_text_has_the_terms_and_says_what_its_figures_and_dashes_are(s
     dashes = [line for line in text.splitlines() if " -  " in line]
     assert dashes
     assert "-: output tokens doubled: requests would exceed the context limit of 16,384 tokens" in text
-
-
-def test_waiting_says_a_line_in_a_pipe_only_once_it_is_long(capsys):
-    waiting = Waiting.of("trying", quiet=False)
-    waiting.show(1, 5)
-    assert capsys.readouterr().err == ""
-    waiting.began_s = time.monotonic() - 60
-    waiting.show(2, 5)
-    waiting.show(3, 5)
-    assert capsys.readouterr().err == "trying: 2 of 5 done\n"
-    quiet = Waiting.of("trying", quiet=True)
-    quiet.began_s = time.monotonic() - 60
-    quiet.show(2, 5)
-    assert capsys.readouterr().err == ""
