@@ -15,7 +15,7 @@ from disaggc.perf.estimate import Basis
 
 Corner = Literal["worst", "likely", "best"]
 
-_Z90 = 1.2815515594457831
+Z90 = 1.2815515594457831
 """Standard normal quantile of 90 %: `low` and `high` are the 10 % and 90 % quantiles."""
 
 
@@ -31,8 +31,8 @@ class Range:
         """The value at standard normal score z: log-normal on each side of mid, normal where it may be zero or less."""
         edge = self.high if z > 0 else self.low
         if self.mid <= 0 or edge <= 0:
-            return self.mid + (edge - self.mid) * abs(z) / _Z90
-        return self.mid * math.exp(abs(z) / _Z90 * math.log(edge / self.mid))
+            return self.mid + (edge - self.mid) * abs(z) / Z90
+        return self.mid * math.exp(abs(z) / Z90 * math.log(edge / self.mid))
 
 
 def exactly(value: float) -> Range:
@@ -139,7 +139,7 @@ class Constants:
 
     def at(self, corner: Corner) -> Values:
         """All constants together at their hopeful, middle or cautious end."""
-        sign = {"worst": -_Z90, "likely": 0.0, "best": _Z90}[corner]
+        sign = {"worst": -Z90, "likely": 0.0, "best": Z90}[corner]
         scores = {name: sign if name in HIGHER_IS_BETTER else -sign for name in NAMES}
         return self.drawn({**scores, "batch_slope": 0.0})
 

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from disaggc.perf import queueing
+from disaggc.perf.constants import Z90
 from disaggc.perf.stations import Stations
 from disaggc.perf.steady import Steady
 
-_SCORES = {50: 0.0, 90: 1.2815515594457831, 99: 2.3263478740408408}
+SCORES = {50: 0.0, 90: Z90, 99: 2.3263478740408408}
+"""Percentile -> standard normal score."""
 Quantiles = tuple[float, float, float]
 """p50, p90, p99."""
 
@@ -142,8 +144,8 @@ class Latencies:
         c, steady = self._stations.classes[i], self._steady
         probability = queueing.wait_probability(self._servers, steady.rho)
         all_others, moved = self._longest_waits()
-        prompts = [min(queueing.wait_percentile(steady.wait_s, probability, q), all_others) for q in _SCORES]
-        network = [min(queueing.wait_percentile(steady.kv_wait_s, steady.kv_rho, q), moved) for q in _SCORES]
+        prompts = [min(queueing.wait_percentile(steady.wait_s, probability, q), all_others) for q in SCORES]
+        network = [min(queueing.wait_percentile(steady.kv_wait_s, steady.kv_rho, q), moved) for q in SCORES]
         alone = [self._stations.alone_s(c, n, self._plain) for n in (c.isl.p50, c.isl.p90, c.isl.p99)]
         return FirstToken(
             alone=_three(alone),
@@ -151,7 +153,7 @@ class Latencies:
             network_wait=_three(network),
             bunched=self._bunched_s(i),
             joined=self._joined_s(i),
-            boundary=_three([steady.step_s * q / 100 for q in _SCORES]),
+            boundary=_three([steady.step_s * q / 100 for q in SCORES]),
         )
 
     def _ttft(self, i: int) -> Quantiles:
@@ -201,12 +203,9 @@ class Latencies:
         stalled = self._stalled(i)
         return Step(
             pool=i,
-            plain=_three([stations.decode_s(i, min(limit, batch + z * spread)) for z in _SCORES.values()]),
+            plain=_three([stations.decode_s(i, min(limit, batch + z * spread)) for z in SCORES.values()]),
             stall=_three(
-                [
-                    max((stall for share, stall in stalled if share > 1 - q / 100), default=0.0)
-                    for q in _SCORES
-                ]
+                [max((stall for share, stall in stalled if share > 1 - q / 100), default=0.0) for q in SCORES]
             ),
             stalled=max((share for share, _ in stalled), default=0.0),
         )

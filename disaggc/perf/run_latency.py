@@ -6,12 +6,12 @@ import math
 from dataclasses import replace
 
 from disaggc.perf.finite import Passed
-from disaggc.perf.latency import ClassPoint, Quantiles
+from disaggc.perf.latency import SCORES, ClassPoint, Quantiles
 
 _STRATA = 20
 """Equally likely parts of the steady state's own spread."""
 _SHARES = (0.5, 0.9, 0.99)
-_SCORES = (0.0, 1.2815515594457831, 2.3263478740408408)
+_SCORES = tuple(SCORES.values())
 _MOST = 48
 """Waits of the run looked at, evenly taken."""
 

@@ -11,14 +11,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from disaggc.perf.constants import Range
+from disaggc.perf.constants import Z90, Range
 from disaggc.perf.engine_model import SLOPE_CENTRE
 
 NAMES = ("step_miss", "batch_slope")
 LEVEL, SLOPE, NOISE = 0.4, 0.15, 0.08
 """Deviations, in logarithms: of an engine's level and of its growth from the model (168 published token times of 20
 kinds of decode worker), and of one run from its own engine."""
-_Z90 = 1.2815515594457831
 _HUBER = 1.5
 _ROUNDS = 4
 
@@ -43,7 +42,7 @@ class LevelFit:
     def ranges(self) -> dict[str, Range]:
         """Both constants with their 80 % ranges."""
         factor, power = self.coefficients
-        wide, reach = math.exp(_Z90 * self.deviations[0]), _Z90 * self.deviations[1] * SLOPE
+        wide, reach = math.exp(Z90 * self.deviations[0]), Z90 * self.deviations[1] * SLOPE
         return {
             NAMES[0]: Range(factor / wide, factor, factor * wide),
             NAMES[1]: Range(power - reach, power, power + reach),

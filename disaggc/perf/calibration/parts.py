@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from disaggc.perf.calibration.geometry import Geometry, geometry_of
 from disaggc.perf.calibration.least_squares import LinearFit
 from disaggc.perf.calibration.level_fit import LevelFit
-from disaggc.perf.constants import Range
+from disaggc.perf.constants import Z90, Range
 
 DECODE = ("decode_fixed_s", "decode_per_sequence_s", "decode_per_token_s")
 PREFILL = ("prefill_s", "prefill_per_token_s", "prefill_per_square_s")
 TRANSFER = ("kv_setup_s", "kv_byte_s")
 LEAST_NOISE = 0.03
 """Two equal runs differ by that much."""
-_Z90 = 1.2815515594457831
 _CERTAIN = 0.5
 """Relative standard error up to which a constant counts as pinned down."""
 _OF_MEAN, _OF_MEDIAN = 1.25, 1.48
@@ -86,10 +85,10 @@ class Part:
             spread = kept * math.sqrt(self.fit.covariance[i][i])
             most = self._most(i)
             if value > 0:
-                width = math.exp(min(_WIDEST, _Z90 * spread / value))
+                width = math.exp(min(_WIDEST, Z90 * spread / value))
                 out[name] = Range(value / width, value, max(value, min(value * width, most)))
             else:
-                out[name] = Range(0.0, 0.0, min(_Z90 * spread, most))
+                out[name] = Range(0.0, 0.0, min(Z90 * spread, most))
         return out
 
     def _most(self, column: int) -> float:

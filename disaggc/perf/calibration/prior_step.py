@@ -10,7 +10,7 @@ from disaggc.catalog.facts import ModelFacts
 from disaggc.catalog.load import Catalog
 from disaggc.catalog.sizing import kv_bytes_per_token
 from disaggc.ir.plan import Shape
-from disaggc.perf.constants import Constants
+from disaggc.perf.constants import Z90, Constants
 from disaggc.perf.engine_model import StepTimes
 from disaggc.perf.priors import prior_constants
 from disaggc.perf.work import Work, linked_accelerators, work_of
@@ -23,7 +23,6 @@ _FABRIC, _NIC = "infiniband", 50e9
 """Only groups that leave the node depend on them."""
 _BUDGET = 8192
 """Prompt tokens of one step where nobody says otherwise (vLLM's default on accelerators of 70 GB and more)."""
-_Z90 = 1.2815515594457831
 PINNED = ("memory_eff", "expert_memory_eff", "kv_memory_eff", "step_s", "kernel_s", "sequence_s")
 """Shares and costs that only decode depends on: a level is worth something beside the values it was taken against."""
 
@@ -107,4 +106,4 @@ class PriorEngine:
 
 
 def _guess(worst: float, likely: float, best: float) -> Guess:
-    return Guess(likely, math.log(worst / best) / (2 * _Z90))
+    return Guess(likely, math.log(worst / best) / (2 * Z90))

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from disaggc.perf.calibration.posterior import Posterior
-from disaggc.perf.constants import Constants, Range
+from disaggc.perf.constants import Z90, Constants, Range
 from disaggc.perf.estimate import Basis
 
-_Z90 = 1.2815515594457831
 _KNOWN = 0.1
 """Share of a constant's doubt that must be gone before a calibration states it; the rest stays with the priors."""
 DECODE_KINDS = (
@@ -45,7 +44,7 @@ def updated_ranges(prior: Constants, posterior: Posterior) -> dict[str, Range]:
         if given is None or (posterior.known(name) <= _KNOWN and abs(score) <= 0.5):
             continue
         deviation = posterior.deviations[name]
-        low, high = sorted(given.quantile(score + z * deviation) for z in (-_Z90, _Z90))
+        low, high = sorted(given.quantile(score + z * deviation) for z in (-Z90, Z90))
         mid = given.quantile(score)
         out[name] = Range(min(low, mid), mid, max(high, mid))
     for name, kinds in (("step_miss", DECODE_KINDS), ("prompt_miss", PROMPT_KINDS)):
@@ -64,7 +63,7 @@ def _widened(factor: Range, spread: Mapping[str, float], kinds: tuple[str, ...])
     if not found:
         return factor
     down, up = (
-        math.exp(math.hypot(_Z90 * min(found), math.log(max(edge, 1 / edge))))
+        math.exp(math.hypot(Z90 * min(found), math.log(max(edge, 1 / edge))))
         for edge in (factor.mid / factor.low, factor.high / factor.mid)
     )
     return Range(factor.mid / down, factor.mid, factor.mid * up)

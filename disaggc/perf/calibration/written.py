@@ -14,9 +14,8 @@ from disaggc.perf.calibration.engine_fit import EngineFit
 from disaggc.perf.calibration.level_fit import LEVEL, LevelFit
 from disaggc.perf.calibration.parts import Part
 from disaggc.perf.calibration_file import Calibration, Entry, MeasuredMemory, Provenance
-from disaggc.perf.constants import Range, exactly
+from disaggc.perf.constants import Z90, Range, exactly
 
-_Z90 = 1.2815515594457831
 _OWN_LEG = Range(0.3e-3, 1e-3, 4e-3)
 _DIGITS = 4
 
@@ -76,7 +75,7 @@ def constants_of(
     for title, name in (("decode step", "step_miss"), ("prefill", "prompt_miss")):
         of_title = fit.part(title)
         if of_title is not None:
-            out[name] = _with(out.get(name), _unexplained(of_title), most=_Z90 * min(LEVEL, doubt))
+            out[name] = _with(out.get(name), _unexplained(of_title), most=Z90 * min(LEVEL, doubt))
             if isinstance(of_title.fit, LevelFit):
                 out |= {known: exactly(value) for known, value in (beside or {}).items()}
     if fit.part("prefill") is not None:
@@ -94,7 +93,7 @@ def _with(level: Range | None, factor: Range, *, most: float) -> Range:
 
 def _unexplained(part: Part) -> Range:
     """What the fit misses on runs it did not see, as the 80 % range of a factor."""
-    width = math.exp(_Z90 * part.unexplained)
+    width = math.exp(Z90 * part.unexplained)
     return Range(1 / width, 1.0, width)
 
 
