@@ -145,8 +145,7 @@ def _prefill_rate(here: _Replica, times: StepTimes) -> tuple[float, float, tuple
     for i, load, bound in _bounds(here.service, "ttft"):
         c, isl = here.classes[i], _length(load, bound, prompt=True)
         tokens = c.computed(isl)
-        computing = prompt.alone_s(tokens, c.squares(isl))
-        moving = path.seconds(tokens, times.values, beside_s=computing / prompt.steps(tokens))
+        computing, moving = prompt.fetched_s(tokens, c.squares(isl), path, values=times.values)
         alone = 2 * times.values.hop_s + computing + moving
         left = bound.limit_s - alone
         if left < 0:

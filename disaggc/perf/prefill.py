@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+from disaggc.perf.constants import Values
 from disaggc.perf.demand import ClassDemand
 from disaggc.perf.engine_model import StepTimes
 from disaggc.perf.estimate import Term
+from disaggc.perf.transfer import KvPath
 
 
 class PromptTimes:
@@ -35,6 +37,13 @@ class PromptTimes:
         t, n = self._times, self.steps(tokens)
         whole = max(t.prefill(tokens, squares, n), n * t.weight_read_s)
         return whole * (n + self._pp - 1) / (n * self._pp)
+
+    def fetched_s(
+        self, tokens: float, squares: float, path: KvPath, *, values: Values
+    ) -> tuple[float, float]:
+        """(computation, transfer) of one prompt that waits for nothing and is fetched over a path."""
+        computing = self.alone_s(tokens, squares)
+        return computing, path.seconds(tokens, values, beside_s=computing / self.steps(tokens))
 
     def alone_terms(self, tokens: float, squares: float) -> tuple[Term, ...]:
         """The addends of `alone_s`; a prompt that is too short to hide the weights takes as long as reading them."""

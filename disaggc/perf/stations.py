@@ -128,9 +128,7 @@ class Stations:
             return self.values.hop_s + sum(each)
         total = 2 * self.values.hop_s
         for share, pool, path in zip(self.shares, self.prefill, self.paths, strict=True):
-            prompt = pool.prompts.alone_s(tokens, squares)
-            last = prompt / pool.prompts.steps(tokens)
-            total += share * (prompt + path.seconds(tokens, self.values, beside_s=last))
+            total += share * sum(pool.prompts.fetched_s(tokens, squares, path, values=self.values))
         return total
 
     @property

@@ -145,9 +145,8 @@ class _Apart:
 
     def _fetched(self, c: ClassDemand, prompts: PromptTimes, path: KvPath) -> tuple[Term, ...]:
         tokens, squares = c.computed(c.isl.p50), c.squares(c.isl.p50)
-        prompt = prompts.alone_s(tokens, squares)
         values = self.stations.values
-        moved = path.seconds(tokens, values, beside_s=prompt / prompts.steps(tokens))
+        _, moved = prompts.fetched_s(tokens, squares, path, values=values)
         setup = path.latency_s + values.kv_setup_s
         return (
             *prompts.alone_terms(tokens, squares),

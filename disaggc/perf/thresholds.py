@@ -52,8 +52,7 @@ def break_even_tokens(service: ResolvedService, prediction: LayoutPrediction) ->
     def gain(tokens: float) -> float:
         squares = tokens * tokens
         own = step / 2 + local.mixed_s(tokens, squares, step_s=step)
-        computing = remote.alone_s(tokens, squares)
-        moving = case.paths[0].seconds(tokens, values, beside_s=computing / remote.steps(tokens))
+        computing, moving = remote.fetched_s(tokens, squares, case.paths[0], values=values)
         sent = values.hop_s + steady.wait_s + computing + moving
         return min(sent - own, slack - local.chunk_s(tokens, squares))
 
