@@ -136,13 +136,3 @@ def _library(resolved: ResolvedSpec) -> tuple[Aiconfigurator | None, tuple[Diagn
         for (name, accelerator), why in pairs.items()
         if why is not None
     )
-
-
-def constants_for(
-    resolved: ResolvedSpec, service: ResolvedService, group: NodeGroupFacts, *, shape: Shape
-) -> Outcome[Constants]:
-    """Constants of one replica; DGC206 where the calibration file cannot be used."""
-    models = Models.of(resolved)
-    if models.value is None:
-        return Outcome(None, models.diagnostics)
-    return Outcome(models.value.constants(service, group, shape), models.diagnostics)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from disaggc.ir.plan import Role
 from disaggc.perf.case import Case, Point
+from disaggc.perf.constants import Z90
 from disaggc.perf.demand import demand_of
 from disaggc.perf.estimate import Basis, Estimate, weakest
 from disaggc.perf.layout import (
@@ -20,15 +21,13 @@ from disaggc.perf.layout import (
 )
 from disaggc.perf.memory import NoFit
 from disaggc.perf.models import DRAWS, Models
-from disaggc.perf.spread import Measure, Stretch, stretches
+from disaggc.perf.spread import Measure, stretches
 from disaggc.perf.stations import Sized
 from disaggc.resolve.model import ResolvedService
 from disaggc.units import Price
 
 _FULL = 0.97
 """Prefill or network load from which it is named as what binds."""
-_Z90 = 1.2815515594457831
-"""Standard normal quantile of 90 %."""
 
 
 def predict(
@@ -94,7 +93,7 @@ def ratio(a: LayoutPrediction, b: LayoutPrediction, metric: Metric) -> Estimate:
 def _middle_80(logs: list[float]) -> tuple[float, float]:
     """The 80 % range of a ratio from its logarithms at the draws: normal, but never beyond what was drawn."""
     mean = sum(logs) / len(logs)
-    spread = _Z90 * math.sqrt(sum((x - mean) ** 2 for x in logs) / (len(logs) - 1))
+    spread = Z90 * math.sqrt(sum((x - mean) ** 2 for x in logs) / (len(logs) - 1))
     return math.exp(max(min(logs), mean - spread)), math.exp(min(max(logs), mean + spread))
 
 
@@ -137,8 +136,7 @@ class _Numbers:
     def of(self, measure: Measure, figure: Callable[[Point], float]) -> Estimate:
         """One figure with its range."""
         values = [figure(p) for p in self.points]
-        stretch = self._stretches.get(measure, Stretch())
-        low, high = stretch.applied(values[1], min(values), max(values))
+        low, high = self._stretches[measure].applied(values[1], min(values), max(values))
         return Estimate(values[1], low, high, self.basis)
 
 

@@ -68,8 +68,6 @@ Stretches = Mapping[Measure, Stretch]
 @lru_cache(maxsize=16)
 def stretches(basis: Basis, without: str | None = None) -> Stretches:
     """The factors for predictions on this basis; with a source left out where it is among those they come from."""
-    if not FILE.exists():
-        return {}
     document = json.loads(FILE.read_text(encoding="utf-8"))
     known = document["prior" if basis is Basis.PRIOR else "calibrated"]
     chosen = known["without"].get(without) or known["all"]

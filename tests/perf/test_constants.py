@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from disaggc.ir.plan import Shape
 from disaggc.perf.constants import HIGHER_IS_BETTER, NAMES, Range, latin_draws
 from disaggc.perf.estimate import Basis
-from disaggc.perf.models import Models, constants_for
+from disaggc.perf.models import Models
 from disaggc.perf.priors import prior_constants
 from tests.perf.perf_cases import CATALOG, bench, load, nodes, resolved, service
 
@@ -121,4 +121,3 @@ def test_an_unusable_calibration_file_is_one_clear_finding(text, says):
     assert built.value is None
     assert {d.code for d in built.diagnostics} == {"DGC206"}
     assert any(says in d.message for d in built.diagnostics), built.diagnostics
-    assert constants_for(spec, spec.services[0], spec.groups[0], shape=Shape(tp=8)).failed
