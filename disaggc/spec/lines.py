@@ -19,7 +19,9 @@ class Lines:
         self._starts = [0, *(match.end() for match in _BREAK.finditer(text))]
 
     def place(self, offset: int) -> tuple[int, int]:
-        """Line and column of a character offset."""
+        """Line and column of a character offset; between CR and LF it is still the CR's."""
+        if self.text[offset - 1 : offset + 1] == "\r\n":
+            offset -= 1
         line = bisect_right(self._starts, offset)
         return line, offset - self._starts[line - 1] + 1
 

@@ -279,6 +279,12 @@ def test_no_text_raises_and_every_place_lies_in_it(text: str) -> None:
         assert inside(place, lines), (place, text)
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n"])
+def test_no_place_lies_inside_the_end_of_a_line(end: str) -> None:
+    (found,) = parse(f"a: 1{end}b: [{end}", "f").diagnostics
+    assert found.span == SourceSpan("f", 2, 5, 2, 5)
+
+
 @pytest.mark.parametrize("text", ["\t", "\n\t", "\r\n\t"])
 def test_a_tab_alone_on_its_line_is_called_a_tab(text: str) -> None:
     (found,) = parse(text, "f").diagnostics
