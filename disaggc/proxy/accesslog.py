@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 
+import msgspec
+
 MAX_PENDING = 65536
+_TEXT = 256
+"""Bytes of a path or method that are logged."""
+_encode_lines = msgspec.json.Encoder().encode_lines
 
 
-@dataclass(slots=True)
-class Entry:
-    """What there is to say about one request; times in milliseconds."""
+class Entry(msgspec.Struct, rename={"workload": "class"}, gc=False):
+    """What there is to say about one request, as its line has it; times in milliseconds, `time` in s since 1970."""
 
-    request: str
-    method: bytes
-    path: bytes
-    workload: str
+    time: float = 0.0
+    request: str = ""
+    method: str = ""
+    path: str = ""
+    workload: str = ""
     status: int = 0
     outcome: str = ""
     prefill: str = ""
@@ -33,47 +36,46 @@ class Entry:
     total_ms: float = 0.0
 
 
-@lru_cache(256)
-def _quoted(text: bytes) -> str:
-    return json.dumps(text[:256].decode("latin-1"))
+@lru_cache(maxsize=256)
+def text(raw: bytes) -> str:
+    """A method or path, as much of it as is logged."""
+    return raw[:_TEXT].decode("latin-1")
+
+
+def in_ms(seconds: float) -> float:
+    """Milliseconds, in hundredths: more digits would only make lines longer."""
+    return int(seconds * 1e5) / 100
 
 
 class AccessLog:
-    """Lines waiting for the next write; a full disk or a closed pipe never stops requests."""
+    """Entries waiting for the next write; a full disk or a closed pipe never stops requests."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
-        self._pending: list[str] = []
+        self._pending: list[Entry] = []
         self._flushing: asyncio.TimerHandle | None = None
         self.dropped = 0
 
-    def write(self, entry: Entry, now: float) -> None:
-        """Add one line; `now` is wall-clock seconds. Every text in it is already limited to safe characters."""
+    def write(self, entry: Entry) -> None:
+        """Add one line; the entry is not changed any more."""
         if self._descriptor is None:
             return
         if len(self._pending) >= MAX_PENDING:
             self.dropped += 1
             return
-        e = entry
-        self._pending.append(
-            f'{{"time":{now:.3f},"request":"{e.request}","method":{_quoted(e.method)},"path":{_quoted(e.path)},'
-            f'"class":"{e.workload}","status":{e.status},"outcome":"{e.outcome}","prefill":"{e.prefill}",'
-            f'"decode":"{e.decode}","input_tokens":{e.input_tokens},"output_tokens":{e.output_tokens},'
-            f'"retries":{e.retries},"queue_ms":{e.queue_ms:.2f},"prefill_ms":{e.prefill_ms:.2f},'
-            f'"ttft_ms":{e.ttft_ms:.2f},"total_ms":{e.total_ms:.2f}}}\n'
-        )
+        self._pending.append(entry)
         if self._flushing is None:
             self._flushing = asyncio.get_running_loop().call_later(0.2, self.flush)
 
     def flush(self) -> None:
         """Write what is pending."""
         self._flushing = None
-        lines, self._pending = self._pending, []
-        if self._descriptor is None or not lines:
+        entries, self._pending = self._pending, []
+        if self._descriptor is None or not entries:
             return
-        view = memoryview("".join(lines).encode())
+        view = memoryview(_encode_lines(entries))
         with suppress(OSError):
             while view:
                 view = view[os.write(self._descriptor, view) :]
             return
-        self.dropped += len(lines)
+        self.dropped += len(entries)

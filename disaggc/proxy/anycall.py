@@ -70,10 +70,10 @@ class AnyCall(Exchange):
         )  # fmt: skip
         bounds = self.service.bounds
         terms = Terms(bounds.first_byte_s, bounds.connect_s, again=True)
-        call = Call(self, replica, message, terms=terms, last=self.last)
+        call = Call(self, replica, terms)
         self.calls = [call]
         replica.circuit.sent()
-        call.start(now)
+        call.start(message, now)
 
     @property
     def _may_ask_another(self) -> bool:

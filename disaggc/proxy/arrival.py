@@ -8,6 +8,7 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from disaggc.proxy.accesslog import in_ms
 from disaggc.proxy.asks import APIS, Ask, parse_ask
 from disaggc.proxy.board import Timing, Total
 from disaggc.proxy.call import Call, Terms
@@ -36,7 +37,7 @@ class Arrival(Exchange):
     generates = True
 
     def __init__(self, service: Service, front: Front, request: Request) -> None:
-        super().__init__(service, front, request)
+        Exchange.__init__(self, service, front, request)  # super() costs 0.4 us, here and in `clean`
         self.api = APIS[request.path]
         self.counting: Call | None = None
         """An engine counting the prompt's tokens."""
@@ -81,9 +82,9 @@ class Arrival(Exchange):
             replica.target(b"/tokenize"), self.ask.tokenize_body(), lines=self.lines, request=self.upstream_id
         )
         terms = Terms(TOKENIZE_S, self.service.bounds.connect_s)
-        self.counting = Call(self, replica, message, terms=terms, last=self.last)
+        self.counting = Call(self, replica, terms)
         self.calls.append(self.counting)
-        self.counting.start(self.started)
+        self.counting.start(message, self.started)
 
     def length_told(self, tokens: int | None) -> None:
         """An engine counted the prompt, or could not."""
@@ -119,7 +120,7 @@ class Arrival(Exchange):
         self._wish = None
         self.held = replica
         waited = now - self.started
-        self.entry.queue_ms = waited * 1e3
+        self.entry.queue_ms = in_ms(waited)
         self.times[Timing.QUEUE].append(waited)
         try:
             self.set_out(now)
@@ -147,7 +148,7 @@ class Arrival(Exchange):
 
     def clean(self, now: float) -> None:
         """Give back room, and the place in line."""
-        super().clean(now)
+        Exchange.clean(self, now)
         if self._wish is not None:
             self.service.gate.give_up(self._wish)
             self._wish = None

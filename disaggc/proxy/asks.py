@@ -89,8 +89,7 @@ The letters ahead keep the search as fast as that for one word: on 100 kB of tex
 """
 
 
-@dataclass(slots=True)
-class Ask:
+class Ask(msgspec.Struct, eq=False):
     """One generation request."""
 
     api: Api
@@ -168,16 +167,20 @@ class Ask:
 def parse_ask(api: Api, body: bytes) -> Ask:
     """The request in a body; RefusedError 400 when it is none, or says what the proxy goes by in a wrong type."""
     found = members_of(body)
-    prompts = [found[name] for name in api.prompts if name in found]
+    size, countable = 0, True
+    for name in api.prompts:
+        member = found.get(name)
+        if member is not None:
+            size += len(member)
+            if name in api.messages and _OPAQUE.search(member) is not None:
+                countable = False
     stream = flag_of(found, "stream") is True
     if stream:
         found["stream"] = _TRUE
     stateful = api is RESPONSES and _is_stateful(found)
-    tokens, one, countable = None, not (api.batch or stateful), True
-    if api is not COMPLETIONS:
-        countable = not any(_OPAQUE.search(found[name]) for name in api.messages if name in found)
-    elif prompts:
-        tokens, one = _token_ids(prompts[0])
+    tokens, one = None, not (api.batch or stateful)
+    if api is COMPLETIONS and "prompt" in found:
+        tokens, one = _token_ids(found["prompt"])
     if "truncate_prompt_tokens" in found and value_of(found["truncate_prompt_tokens"]) is not None:
         tokens, countable = None, False
     return Ask(
@@ -185,7 +188,7 @@ def parse_ask(api: Api, body: bytes) -> Ask:
         found,
         stream=stream,
         model=_model(found),
-        prompt_bytes=sum(map(len, prompts)),
+        prompt_bytes=size,
         prompt_tokens=tokens,
         countable=countable,
         output_limit=_output_limit(api, found),

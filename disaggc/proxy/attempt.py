@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from disaggc.proxy.accesslog import in_ms
 from disaggc.proxy.board import PerClass, PerReplica, Timing
 from disaggc.proxy.call import Leg, PrefillLeg
 from disaggc.proxy.dialects import handover, params_value, protocol_of
@@ -97,12 +100,9 @@ class Attempt:
         x.entry.prefill = prefill.address
         self._begun = now
         prefill.asked(PerReplica.PREFILLS)
-        leg = self.prefill = PrefillLeg(
-            x, prefill, message, terms=bounds.prefill, last=x.last, tokens=x.prompt_tokens,
-            heirs=x if protocol.answers else None, dialect=protocol.dialect,
-        )  # fmt: skip
+        leg = self.prefill = PrefillLeg(x, prefill, bounds)
         x.calls.append(leg)
-        leg.start(now)
+        leg.start(message, now)
 
     def _start_decode(self, params: Raw | None, request: str, now: float) -> None:
         x, decode, bounds = self._x, self._decode_replica, self._x.service.bounds
@@ -114,14 +114,14 @@ class Attempt:
         x.entry.decode = decode.address
         terms = bounds.decode_stream if ask.stream else bounds.decode_whole
         if params is None:
-            terms = terms._replace(again=True)
+            terms = replace(terms, again=True)
         elif self._handed and self._handed + bounds.handoff_s < now + terms.connect_s:
-            terms = terms._replace(connect_s=max(0.001, self._handed + bounds.handoff_s - now))
+            terms = replace(terms, connect_s=max(0.001, self._handed + bounds.handoff_s - now))
         self._begun = now
         decode.asked(PerReplica.DECODES)
-        leg = self.decode = Leg(x, decode, message, terms=terms, last=x.last)
+        leg = self.decode = Leg(x, decode, terms)
         x.calls.append(leg)
-        leg.start(now)
+        leg.start(message, now)
 
     def _ranked(self, replica: Replica) -> bytes:
         """The header lines with the rank of the engine's KV identity."""
@@ -143,7 +143,7 @@ class Attempt:
     def _prefilled(self, answer: Answer, now: float) -> Answer | None:
         x = self._x
         took = now - self._begun
-        x.entry.prefill_ms = took * 1e3
+        x.entry.prefill_ms = in_ms(took)
         x.times[Timing.PREFILL].append(took)
         if answer.head.status != 200:
             if self.decode is not None:

@@ -6,7 +6,9 @@ Driven by its connection's callbacks: no task, no future, no timer. Its owner ca
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import LegError
@@ -14,20 +16,16 @@ from disaggc.proxy.verdicts import Handed, fault_of, handed_over, has_begun
 
 if TYPE_CHECKING:
     from disaggc.proxy.answers import Answer
+    from disaggc.proxy.bounds import Bounds
     from disaggc.proxy.fleet import Replica
     from disaggc.proxy.upstream import Connection, Message
-    from disaggc.routing.table import Dialect
-
-
-class Heirs(Protocol):
-    """Who takes over what a prefill may have finished although nobody waits for it any more."""
-
-    def salvage(self, connection: Connection, prefill: Replica) -> None:
-        """Hang up, and release what an answer on its way says."""
 
 
 class Caller(Protocol):
     """Who made the call; told exactly once, unless it dropped the call."""
+
+    last: float
+    """When its own time is over, by the monotonic clock."""
 
     def took(self, call: Call, answer: Answer) -> None:
         """The answer; one that has not ended must be relayed or its connection closed."""
@@ -36,7 +34,16 @@ class Caller(Protocol):
         """There is no good answer."""
 
 
-class Terms(NamedTuple):
+class Prefiller(Caller, Protocol):
+    """Who asks for a prefill, and takes over what that may have finished although nobody waits for it any more."""
+
+    prompt_tokens: float
+
+    def salvage(self, connection: Connection, prefill: Replica) -> None:
+        """Hang up, and release what an answer on its way says."""
+
+
+class Terms(msgspec.Struct, frozen=True):
     """How a call is made; the same for many."""
 
     seconds: float
@@ -52,25 +59,23 @@ class Call:
     """One call; `open` while somebody waits for it."""
 
     __slots__ = (
-        "_again", "_caller", "_connection", "_last", "_message", "_terms", "deadline", "open", "replica",
+        "_again", "_caller", "_connection", "_message", "_terms", "deadline", "open", "replica",
     )  # fmt: skip
 
-    def __init__(
-        self, caller: Caller, replica: Replica, message: Message, *, terms: Terms, last: float
-    ) -> None:
+    def __init__(self, caller: Caller, replica: Replica, terms: Terms) -> None:
         self._caller = caller
         self.replica = replica
-        self._message = message
+        self._message: Message = b""
         self._terms = terms
-        self._last = last
-        self.deadline = last
-        """By the monotonic clock; at most `last`."""
+        self.deadline = caller.last
+        """By the monotonic clock; at most the caller's."""
         self.open = True
         self._again = terms.again
         self._connection: Connection | None = None
 
-    def start(self, now: float) -> None:
+    def start(self, message: Message, now: float) -> None:
         """Ask on an idle connection, or a new one."""
+        self._message = message
         pool = self.replica.pool
         connection = pool.take(now)
         if connection is None:
@@ -82,8 +87,7 @@ class Call:
         self._connection = connection
         terms = self._terms
         deadline = now + terms.seconds
-        if deadline < self._last:
-            self.deadline = deadline
+        self.deadline = min(self.deadline, deadline)
         connection.ask(self, self._message, begun=has_begun if terms.stream else None)
 
     def opened(self, connection: Connection) -> None:
@@ -105,7 +109,7 @@ class Call:
         if self._again and not error.fresh:
             self._again = False
             self._connection = None
-            self.deadline = self._last
+            self.deadline = self._caller.last
             self.replica.count_total(Total.STALE_RETRIES)
             self.replica.pool.open(self, self._terms.connect_s)
             return
@@ -121,8 +125,12 @@ class Call:
     def drop(self) -> None:
         """Nobody waits any more."""
         if self.open:
+            self._withdraw()
             self._leave()
             self._end()
+
+    def _withdraw(self) -> None:
+        """It ends without saying anything about the replica."""
 
     def _leave(self) -> None:
         """The engine sees that nobody waits."""
@@ -165,11 +173,8 @@ class Leg(Call):
         self.replica.failed(monotonic())
         super().expire()
 
-    def drop(self) -> None:
-        """Says nothing about the replica."""
-        if self.open:
-            self.replica.circuit.withdrawn()
-        super().drop()
+    def _withdraw(self) -> None:
+        self.replica.circuit.withdrawn()
 
     def _judge(self, answer: Answer) -> LegError | None:
         return fault_of(answer)
@@ -184,36 +189,32 @@ class Leg(Call):
 class PrefillLeg(Leg):
     """A prefill: occupies its replica by the prompt's tokens, and may have finished although nobody waits any more."""
 
-    __slots__ = ("_dialect", "_heirs", "_tokens", "handed")
+    __slots__ = ("_protocol", "_tokens", "_waiting", "handed")
 
-    def __init__(
-        self, caller: Caller, replica: Replica, message: Message, *, terms: Terms, last: float, tokens: float,
-        heirs: Heirs | None, dialect: Dialect,
-    ) -> None:  # fmt: skip
-        super().__init__(caller, replica, message, terms=terms, last=last)
-        self._tokens = tokens
-        self._heirs = heirs
-        """Who releases what it keeps; None where decode does not get its parameters from the answer."""
-        self._dialect = dialect
+    def __init__(self, caller: Prefiller, replica: Replica, bounds: Bounds) -> None:
+        Leg.__init__(self, caller, replica, bounds.prefill)  # super() costs 0.4 us, here and in `_end`
+        self._waiting = caller
+        self._tokens = caller.prompt_tokens
+        self._protocol = bounds.protocol
         self.handed: Handed | None = None
-        """What it hands over, once it has answered."""
-        replica.take(tokens)
+        """What it hands over, once it has answered; only where decode gets its parameters from the answer."""
+        replica.take(self._tokens)
 
     def _judge(self, answer: Answer) -> LegError | None:
-        if self._heirs is None or answer.head.status != 200 or answer.head.event_stream:
+        if not self._protocol.answers or answer.head.status != 200 or answer.head.event_stream:
             return fault_of(answer)
-        handed = handed_over(answer.body, self._dialect)
+        handed = handed_over(answer.body, self._protocol.dialect)
         if isinstance(handed, LegError):
             return handed
         self.handed = handed
         return None
 
     def _leave(self) -> None:
-        if self._connection is not None and self._heirs is not None:
-            self._heirs.salvage(self._connection, self.replica)
+        if self._connection is not None and self._protocol.answers:
+            self._waiting.salvage(self._connection, self.replica)
         else:
             super()._leave()
 
     def _end(self) -> None:
-        super()._end()
+        Leg._end(self)  # noqa: SLF001 - its own
         self.replica.release(self._tokens)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from disaggc.proxy.accesslog import in_ms
 from disaggc.proxy.board import Length, PerClass, Timing, Total
 from disaggc.proxy.events import KV_KEY, Usage, cached_tokens_as, scrub, usage_of
 from disaggc.proxy.failures import RefusedError
@@ -34,13 +35,13 @@ def deliver_whole(x: Generation, answer: Answer, now: float) -> None:
 
 def open_stream(x: Generation, answer: Answer, now: float) -> None:
     """Send the head and the first chunks; the rest goes from callback to callback."""
-    attempt, tally = x.attempt, x.service.tally
+    attempt = x.attempt
     x.replied = True
     x.entry.status = 200
     _note_first(x, now)
-    tally.cells[Total.STREAMS_OPEN] += 1
+    x.service.tally.cells[Total.STREAMS_OPEN] += 1
     changes = Changes(x.api, x.ask.hide_usage, x.remote, attempt.cached if attempt is not None else None)
-    stream = x.stream = Stream(x, x.front, tally, position=x.position, changes=changes)
+    stream = x.stream = Stream(x, changes)
     x.ask.found = {}
     stream.start(_stream_head(x, answer), answer)
 
@@ -57,7 +58,7 @@ def _stream_head(x: Generation, answer: Answer) -> bytes:
 
 def _note_first(x: Generation, now: float) -> None:
     took = now - x.started
-    x.entry.ttft_ms = took * 1e3
+    x.entry.ttft_ms = in_ms(took)
     x.times[Timing.TTFT].append(took)
 
 

@@ -25,7 +25,7 @@ class EventBorders(ChunkBorders):
     __slots__ = ("_parts", "_size", "_tail")
 
     def __init__(self) -> None:
-        super().__init__()
+        ChunkBorders.__init__(self)  # super() costs 0.4 us
         self._parts: list[bytes] = []
         """Of an unfinished event."""
         self._size = 0

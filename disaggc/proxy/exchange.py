@@ -10,7 +10,7 @@ import time
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from disaggc.proxy.accesslog import Entry
+from disaggc.proxy.accesslog import Entry, in_ms, text
 from disaggc.proxy.board import PerClass, Timing, Total
 from disaggc.proxy.call import Call
 from disaggc.proxy.failures import LegError, RefusedError
@@ -44,7 +44,10 @@ class Exchange:
         self.upstream_id = request_id(headers.get(b"x-request-id"))
         self.lines = forwarded(headers)
         """The client's header lines that engines see."""
-        self.entry = Entry(self.upstream_id, request.method, request.path, service.class_names[self.position])
+        self.entry = Entry(
+            request=self.upstream_id, method=text(request.method), path=text(request.path),
+            workload=service.class_names[self.position],
+        )  # fmt: skip
         self.calls: list[Call] = []
         """All it made; those that are open are waited for."""
         self.replied = False
@@ -73,7 +76,8 @@ class Exchange:
     def clean(self, now: float) -> None:  # noqa: ARG002 - for those that hold more
         """Give back what it holds."""
         for call in self.calls:
-            call.drop()
+            if call.open:
+                call.drop()
 
     @property
     def tokens_so_far(self) -> int:
@@ -198,11 +202,11 @@ class Exchange:
         service, entry, position = self.service, self.entry, self.position
         cells, row = service.tally.cells, service.tally.row(position)
         total = now - self.started
-        entry.total_ms = total * 1e3
+        entry.time, entry.total_ms = time.time(), in_ms(total)
         if not self.generates:
             cells[Total.OTHER_REQUESTS] += 1.0
             entry.outcome = entry.outcome or ("ok" if entry.status < 400 else "refused")
-            service.log.write(entry, time.time())
+            service.log.write(entry)
             return
         cells[row + PerClass.REQUESTS] += 1.0
         outcome = entry.outcome
@@ -216,7 +220,7 @@ class Exchange:
             cells[row + _OUTCOMES.get(outcome, other)] += 1.0
         if entry.retries:
             cells[row + PerClass.RETRIES] += entry.retries
-        service.log.write(entry, time.time())
+        service.log.write(entry)
 
 
 _OUTCOMES = {

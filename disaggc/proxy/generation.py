@@ -36,7 +36,7 @@ class Generation(Arrival):
     __slots__ = ("attempt", "pause", "stream", "tried", "tries", "waited")
 
     def __init__(self, service: Service, front: Front, request: Request) -> None:
-        super().__init__(service, front, request)
+        Arrival.__init__(self, service, front, request)  # super() costs 0.4 us, here and below
         self.attempt: Attempt | None = None
         self.stream: Stream | None = None
         self.tried: frozenset[str] = frozenset()
@@ -180,7 +180,7 @@ class Generation(Arrival):
 
     def clean(self, now: float) -> None:
         """Give back room, calls, and what prefill still keeps."""
-        super().clean(now)
+        Arrival.clean(self, now)
         self.pause = None
         if self.stream is not None:
             self.service.tally.cells[Total.STREAMS_OPEN] -= 1
@@ -189,7 +189,7 @@ class Generation(Arrival):
 
     def forget(self) -> None:
         """Let go of the legs and the stream."""
-        super().forget()
+        self.calls.clear()
         self.attempt = self.stream = None
 
     def _release_params(self) -> None:

@@ -33,8 +33,8 @@ class Intake(asyncio.Protocol):
     """Bytes in, requests out."""
 
     __slots__ = (
-        "_began", "_body", "_body_size", "_counted", "_field_bytes", "_fields", "_headers", "_in_body", "_offered",
-        "_old", "_parser", "_url", "_whole", "closing", "receiving", "service", "since", "transport",
+        "_began", "_body", "_body_size", "_counted", "_field_bytes", "_headers", "_in_body", "_offered", "_old",
+        "_parser", "_url", "_whole", "closing", "receiving", "service", "since", "transport",
     )  # fmt: skip
 
     def __init__(self, service: Service) -> None:
@@ -58,7 +58,6 @@ class Intake(asyncio.Protocol):
     def _fresh(self) -> None:
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
-        self._fields: list[tuple[bytes, bytes]] = []
         self._field_bytes = 0
         """Read since the request began, or since its last piece of body: its head, or what a body has around it."""
         self._body: list[bytes | bytearray] = []
@@ -131,7 +130,7 @@ class Intake(asyncio.Protocol):
 
     def discard(self) -> None:
         """Let go of what is there of a request that will not be served."""
-        self._fields, self._body = [], []
+        self._headers, self._body = {}, []
         if self._counted:
             self._counted = False
             self.service.bodies.drop(self)
@@ -150,23 +149,16 @@ class Intake(asyncio.Protocol):
             raise RefusedError(431, "the request target is too long")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header."""
-        self._fields.append((name.lower(), value))
-
-    def _collect(self) -> None:
-        """Headers by name; a repeated one that says who or how long is refused, others are joined."""
-        headers = self._headers = dict(self._fields)
-        limit = self.service.bounds.header_bytes
-        if self._field_bytes > limit and sum(len(n) + len(v) for n, v in self._fields) > limit:
-            raise RefusedError(431, "the request headers are too large")
-        if len(headers) == len(self._fields):
-            return
-        joined: dict[bytes, bytes] = {}
-        for name, value in self._fields:
-            if name in joined and name in _SINGLE:
+        """One header; a repeated one that says who or how long is refused, others are joined."""
+        if self._in_body:
+            return  # trailers mean nothing
+        name = name.lower()
+        headers = self._headers
+        if name in headers:
+            if name in _SINGLE:
                 raise RefusedError(400, f"header `{name.decode('latin-1')[:40]}` stands twice")
-            joined[name] = joined[name] + b", " + value if name in joined else value
-        self._headers = joined
+            value = headers[name] + b", " + value
+        headers[name] = value
 
     def on_headers_complete(self) -> None:
         """The head is complete: refuse what would be refused anyway before its body is read."""
@@ -177,11 +169,13 @@ class Intake(asyncio.Protocol):
             raise RefusedError(505, "only HTTP/1.1 and HTTP/1.0 are spoken here")
         if self._parser.should_upgrade():
             parser = self._parser
-            self._offered = without_offer(parser.get_method(), self._url, version, fields=self._fields)
+            self._offered = without_offer(parser.get_method(), self._url, version, headers=self._headers)
             return
-        self._collect()
+        headers, bounds = self._headers, self.service.bounds
+        limit = bounds.header_bytes
+        if self._field_bytes > limit and sum(len(n) + len(v) for n, v in headers.items()) > limit:
+            raise RefusedError(431, "the request headers are too large")
         self._field_bytes = 0
-        headers = self._headers
         self._old = version != "1.1"
         if self._old:
             if b"transfer-encoding" in headers:
@@ -189,23 +183,16 @@ class Intake(asyncio.Protocol):
         elif b"host" not in headers:
             raise RefusedError(400, "the Host header is missing")
         length = headers.get(b"content-length", b"")
-        limit = self.service.bounds.body_bytes
+        limit = bounds.body_bytes
         if length and int(length) > limit:
             raise RefusedError(413, f"the request body has {int(length)} bytes, the limit is {limit}")
         if b"content-encoding" in headers and headers[b"content-encoding"].lower() != b"identity":
             raise RefusedError(415, "compressed request bodies are not supported")
-        if not self._may_enter(headers):
+        if not self.service.authorised(headers) and path_and_query(self._url)[0] not in _OPEN_PATHS:
+            self.service.tally.cells[Total.REFUSED_AUTH] += 1
             raise RefusedError(401, "the API key is missing or wrong")
         if b"expect" in headers and headers[b"expect"].lower() == b"100-continue":
             self.expected()
-
-    def _may_enter(self, headers: dict[bytes, bytes]) -> bool:
-        if self.service.authorised(headers.get(b"authorization", b""), headers.get(b"x-api-key", b"")):
-            return True
-        if path_and_query(self._url)[0] in _OPEN_PATHS:
-            return True
-        self.service.tally.cells[Total.REFUSED_AUTH] += 1
-        return False
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""

@@ -5,7 +5,7 @@ RFC 9110, 7.8 allows it. curl and Java's HttpClient offer h2c with their first r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from disaggc.proxy.failures import RefusedError
 
@@ -14,14 +14,12 @@ MAX_OFFERS = 8
 _OFFERING = frozenset({b"upgrade", b"http2-settings"})
 
 
-def without_offer(
-    method: bytes, target: bytes, version: str, *, fields: Iterable[tuple[bytes, bytes]]
-) -> bytes:
+def without_offer(method: bytes, target: bytes, version: str, *, headers: Mapping[bytes, bytes]) -> bytes:
     """The head of a request, to be read once more; header names in lower case."""
     if method == b"CONNECT":
         raise RefusedError(400, "tunnels are not supported")
     lines = [b"%b %b HTTP/%b" % (method, target, version.encode("ascii"))]
-    for name, value in fields:
+    for name, value in headers.items():
         if name == b"connection":
             tokens = [token for token in value.split(b",") if token.strip().lower() not in _OFFERING]
             lines.append(b"connection:" + b",".join(tokens))

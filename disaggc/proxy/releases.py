@@ -103,6 +103,7 @@ class Release:
         )
         self._among = [r for r in service.fleet.decodes if r.cohort == cohort]
         self._left = TRIES
+        self.last = 0.0
         self._call: Call | None = None
 
     @property
@@ -125,8 +126,9 @@ class Release:
             engine_target(b"POST", _PATH, replica.authority), self._body, lines=self._lines,
             request=f"release-{secrets.token_hex(12)}",
         )  # fmt: skip
-        self._call = Call(self, replica, message, terms=_TERMS, last=now + RELEASE_S)
-        self._call.start(now)
+        self.last = now + RELEASE_S
+        self._call = Call(self, replica, _TERMS)
+        self._call.start(message, now)
 
     def took(self, call: Call, answer: Answer) -> None:
         """404 is what a release is answered."""

@@ -6,7 +6,9 @@ import json
 import random
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import lru_cache
+
+import msgspec
 
 from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.upstream import Message
@@ -29,8 +31,7 @@ REASONS = {
 }  # fmt: skip
 
 
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct, eq=False):
     """One request of a client; header names in lower case, each once."""
 
     method: bytes
@@ -43,6 +44,7 @@ class Request:
     """HTTP/1.0: no chunked answers."""
 
 
+@lru_cache(maxsize=256)
 def path_and_query(target: bytes) -> tuple[bytes, bytes]:
     """Of a request's target, in origin form or, as clients of proxies send it, in absolute form (RFC 9112, 3.2.2)."""
     if not target.startswith(b"/") and (origin := _ORIGIN.match(target)) is not None:
@@ -59,14 +61,14 @@ def request_id(given: bytes | None) -> str:
     An id that ends like the tail that engines cut off (`-` and 8 hex digits) gets a suffix, so that both legs match.
     """
     if given is None or not _REQUEST_ID.fullmatch(given):
-        return f"{random.getrandbits(128):032x}"
+        return random.getrandbits(128).to_bytes(16).hex()
     text = given.decode("ascii")
     return text + ".0" if _RANDOM_TAIL.search(given) else text
 
 
 def forwarded(headers: Mapping[bytes, bytes]) -> bytes:
     """The client's headers that engines see, as header lines."""
-    return b"".join([b"%b: %b\r\n" % (name, headers[name]) for name in headers if name in _FORWARDED])
+    return b"".join([b"%b: %b\r\n" % (name, headers[name]) for name in _FORWARDED.intersection(headers)])
 
 
 def engine_request(target: bytes, body: bytes | None, *, lines: bytes, request: str) -> Message:

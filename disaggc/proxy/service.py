@@ -118,14 +118,15 @@ class Service:
         self.class_header = table.class_header.encode()
         self.tally.cells[Total.GENERATION] = table.generation
 
-    def authorised(self, authorization: bytes, x_api_key: bytes) -> bool:
+    def authorised(self, headers: Mapping[bytes, bytes]) -> bool:
         """Whether the client presented the key; compared in constant time, lengths included."""
         if self._key_digest is None:
             return True
+        authorization = headers.get(b"authorization", b"")
         if authorization and hmac.compare_digest(authorization, self._accepted):
             return True
         scheme, _, token = authorization.partition(b" ")
-        given = token.strip() if scheme.lower() == b"bearer" else x_api_key
+        given = token.strip() if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"")
         good = hmac.compare_digest(hashlib.sha256(given).digest(), self._key_digest)
         if good and scheme.lower() == b"bearer":
             self._accepted = authorization

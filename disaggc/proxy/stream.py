@@ -8,13 +8,17 @@ breaks, or ends without the engine having said that it is complete, ends with an
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 from disaggc.proxy.asks import MESSAGES, RESPONSES, Api
 from disaggc.proxy.board import Timing, Total
 from disaggc.proxy.events import (
     PARAMS,
+    USAGE,
     Usage,
     cached_tokens_as,
     is_complete,
@@ -32,14 +36,13 @@ from disaggc.proxy.framing import LAST_CHUNK, chunk, dechunk
 if TYPE_CHECKING:
     from disaggc.proxy.answers import Answer
     from disaggc.proxy.front import Front
-    from disaggc.proxy.tally import Tally
+    from disaggc.proxy.service import Service
     from disaggc.proxy.upstream import Connection
 
-_USAGE = b"usage"
 _NO_CHOICES = b'"choices":[]'
 
 
-class Changes(NamedTuple):
+class Changes(msgspec.Struct, frozen=True):
     """What of the engine's stream is not for the client as it is."""
 
     api: Api
@@ -51,7 +54,11 @@ class Changes(NamedTuple):
 
 
 class Listener(Protocol):
-    """Who is told that a stream is over; told once, unless it dropped the stream."""
+    """Whose stream it is: where it goes, what counts it, and who is told that it is over, unless it was dropped."""
+
+    service: Service
+    front: Front
+    times: list[list[float]]
 
     def stream_ended(self) -> None:
         """The client has everything that the engine said."""
@@ -64,17 +71,14 @@ class Stream:
     """The sink of one decode connection, which it owns until the end."""
 
     __slots__ = (
-        "_changes", "_complete", "_connection", "_front", "_gaps", "_head", "_listener", "_recent", "_tally", "last",
-        "over", "tokens", "usage",
+        "_changes", "_complete", "_connection", "_front", "_gaps", "_head", "_listener", "_recent", "last", "over",
+        "tokens", "usage",
     )  # fmt: skip
 
-    def __init__(
-        self, listener: Listener, front: Front, tally: Tally, *, position: int, changes: Changes
-    ) -> None:
+    def __init__(self, listener: Listener, changes: Changes) -> None:
         self._listener = listener
-        self._front = front
-        self._tally = tally
-        self._gaps = tally.times[position][Timing.ITL]
+        self._front = listener.front
+        self._gaps = listener.times[Timing.ITL]
         self._changes = changes
         self._connection: Connection | None = None
         self._head = b""
@@ -95,14 +99,15 @@ class Stream:
             self._connection = answer.connection
             answer.connection.relay(self)
             self._front.throttle(answer.connection)
+        data = self._seen(answer.body, answer.words)
         if answer.ended:
-            self.end(answer.body)
-        else:
-            self.segment(answer.body)
+            self._ends(data)
+        elif data and not self.over:
+            self._send(data)
 
     def segment(self, data: bytes) -> None:
         """Whole events from the engine, in whole chunks."""
-        data = self._seen(data)
+        data = self._seen(data, notable_in(data))
         if data and not self.over:
             self._send(data)
 
@@ -111,12 +116,11 @@ class Stream:
             data, self._head = self._head + data, b""
         self._front.write(data)
 
-    def _seen(self, data: bytes) -> bytes:
-        """What of it goes to the client."""
+    def _seen(self, data: bytes, words: Sequence[bytes]) -> bytes:
+        """What of it goes to the client; `words` are the notable ones in it."""
         now = monotonic()
-        words = notable_in(data)
         events = data.count(b"data: {")
-        if words and _USAGE in words:
+        if words and USAGE in words:
             events -= data.count(_NO_CHOICES)  # counts tokens and has none
         if events > 0:
             if self.tokens:
@@ -137,21 +141,20 @@ class Stream:
         self.tokens += data.count(b"data:{")
         self._complete = self._complete or is_complete(data)
 
-    def _inspected(self, data: bytes, words: list[bytes]) -> bytes:
+    def _inspected(self, data: bytes, words: Sequence[bytes]) -> bytes:
         """The events without what is not for the client; a failure among them ends the stream."""
-        if len(words) == 1 and words[0] == _USAGE and self._changes.hide_usage:
+        if len(words) == 1 and words[0] == USAGE and self._changes.hide_usage:
             apart = usage_apart(data)
-            usage = usage_of(apart[1]) if apart is not None else None
-            if apart is not None and usage is not None:
-                self.usage = usage
+            if apart is not None:
+                data, self.usage = apart
                 self._complete = True  # it follows the last token
-                return apart[0]
+                return data
         events = split_events(dechunk(data))
         kept: list[bytes] = []
         try:
             for event in events:
                 passed, count = scrub(event) if PARAMS in words else (event, 0)
-                self._tally.cells[Total.PARAMS_SCRUBBED] += count
+                self._listener.service.tally.cells[Total.PARAMS_SCRUBBED] += count
                 said = object_of(passed)
                 if said is not None:
                     if is_failure(said):
@@ -189,7 +192,10 @@ class Stream:
         connection, self._connection = self._connection, None
         if connection is not None and self._front.stalled:
             connection.resume()  # it is idle now, and must not stay paused
-        data = self._seen(data) if data else data
+        self._ends(self._seen(data, notable_in(data)) if data else data)
+
+    def _ends(self, data: bytes) -> None:
+        """What of the last events goes to the client, and the end."""
         if self.over:
             return
         if not (self._complete or is_complete(self._recent)):

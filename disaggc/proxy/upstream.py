@@ -74,10 +74,10 @@ class Connection(asyncio.Protocol):
         borders = self._borders
         try:
             if self._head is None:
-                at = self._take_head(data)
-                if at is None:
+                rest = self._take_head(data)
+                if rest is None:
                     return
-                data, borders = at, self._borders
+                data, borders = rest, self._borders
             if borders is not None:
                 data = borders.feed(data)
                 ended = borders.ended
@@ -94,14 +94,29 @@ class Connection(asyncio.Protocol):
             else:
                 self._hold(data)
 
+    def _count(self, data: bytes) -> bool:
+        """Whether a body with a known length is complete."""
+        if self._left is None:
+            return False
+        self._left -= len(data)
+        if self._left < 0:
+            raise BadAnswerError("more bytes than content-length")
+        return self._left == 0
+
     def _ended(self, data: bytes) -> None:
-        """The last of the body."""
-        sink = self._sink
+        """The last of the body; whoever waits for it is told once nobody owns the connection any more."""
+        asker, head, sink = self._asker, self._head, self._sink
         if sink is not None:
             self._free()
             sink.end(data)
-        else:
-            self._complete(data)
+        elif asker is not None and head is not None:
+            if self._parts:
+                data = self._joined(data)
+            framed = self._begun is not None
+            if self._borders is not None and not framed:
+                data = dechunk(data)
+            self._free()
+            asker.answered(Answer(head, data, self, framed=framed, ended=True))
 
     def _take_head(self, data: bytes) -> bytes | None:
         """What follows the head; None while that is not whole."""
@@ -129,15 +144,6 @@ class Connection(asyncio.Protocol):
             self._borders = ChunkBorders() if head.chunked else None
         return data
 
-    def _count(self, data: bytes) -> bool:
-        """Whether a body with a known length is complete."""
-        if self._left is None:
-            return False
-        self._left -= len(data)
-        if self._left < 0:
-            raise BadAnswerError("more bytes than content-length")
-        return self._left == 0
-
     def _hold(self, data: bytes) -> None:
         asker, head, begun = self._asker, self._head, self._begun
         if begun is not None and asker is not None and head is not None and begun(data):
@@ -150,27 +156,14 @@ class Connection(asyncio.Protocol):
 
     def _joined(self, data: bytes) -> bytes:
         """What was held, and this."""
-        if self._parts:
-            self._parts.append(data)
-            data = b"".join(self._parts)
-            self._parts.clear()
-            self._got = 0
+        self._parts.append(data)
+        data = b"".join(self._parts)
+        self._parts.clear()
+        self._got = 0
         return data
 
-    def _complete(self, data: bytes) -> None:
-        """The last piece of an answer that was collected."""
-        asker, head = self._asker, self._head
-        if asker is None or head is None:
-            return
-        data = self._joined(data)
-        framed = self._begun is not None
-        if self._borders is not None and not framed:
-            data = dechunk(data)
-        self._free()
-        asker.answered(Answer(head, data, self, framed=framed, ended=True))
-
     def _free(self) -> None:
-        """The answer is complete, and nobody owns the connection any more; whoever did is told after."""
+        """The answer is complete, and nobody owns the connection any more."""
         keep = not self._hung and self._head is not None and self._head.keep_alive
         self._asker = self._sink = self._head = self._borders = None
         if keep:

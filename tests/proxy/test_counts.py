@@ -1,6 +1,7 @@
 """What the proxy counts: by class, only what generates; a gap for every token; what prefill had cached, and no more."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 
@@ -64,7 +65,8 @@ def test_the_mean_gap_does_not_depend_on_how_tokens_were_read(together, monkeypa
     clock = iter(range(1000))
     monkeypatch.setattr("disaggc.proxy.stream.monotonic", lambda: next(clock) * 0.01 * together)
     tally = Tally(memoryview(bytearray(8 * 100_000)).cast("d"))
-    stream = Stream(None, _Client(), tally, position=0, changes=Changes(None, False, False, None))
+    listener = SimpleNamespace(front=_Client(), times=tally.times[0])
+    stream = Stream(listener, Changes(None, False, False, None))
     event = b'data: {"choices":[{"index":0,"text":"x"}]}\n\n'
     framed = b"%x\r\n%b\r\n" % (len(event), event)
     stream.segment(framed)

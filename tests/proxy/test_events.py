@@ -5,15 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disaggc.proxy.events import (
+    Usage,
     events_of,
     is_complete,
     is_failure,
     is_last,
-    is_suspect,
+    may_have_failed,
+    notable_in,
     scrub,
     usage_apart,
     usage_of,
-)  # fmt: skip
+)
 from disaggc.proxy.framing import LAST_CHUNK, chunk
 
 inner = st.recursive(
@@ -48,7 +50,7 @@ def test_generated_text_never_looks_like_structure(text):
         data = json.dumps({"choices": [{"text": evil}]}, separators=(",", ":")).encode()
         assert scrub(data) == (data, 0)
         assert usage_of(data) is None
-        assert not is_suspect(data) or not is_failure(json.loads(data))
+        assert not may_have_failed(notable_in(data)) or not is_failure(json.loads(data))
 
 
 @pytest.mark.parametrize(
@@ -66,14 +68,14 @@ def test_generated_text_never_looks_like_structure(text):
 def test_failures(said, failed):
     assert is_failure(said) is failed
     if failed:
-        assert is_suspect(json.dumps(said).encode())
+        assert may_have_failed(notable_in(json.dumps(said).encode()))
 
 
 def test_usage_of_every_api():
     assert usage_of(
         b'{"usage":{"prompt_tokens":3,"completion_tokens":4,"prompt_tokens_details":{"cached_tokens":2}}}'
-    ) == (3, 4, 2)
-    assert usage_of(b'{"usage":{"input_tokens":3,"output_tokens":4}}') == (3, 4, 0)
+    ) == Usage(3, 4, 2)
+    assert usage_of(b'{"usage":{"input_tokens":3,"output_tokens":4}}') == Usage(3, 4, 0)
     assert usage_of(b'{"usage":null}') is None
 
 
@@ -106,7 +108,7 @@ DONE = b"data: [DONE]\n\n"
 @pytest.mark.parametrize("before", [b"", chunk(TOKEN), chunk(TOKEN) * 3, chunk(TOKEN + TOKEN)])
 @pytest.mark.parametrize("after", [b"", chunk(DONE)])
 def test_usage_in_a_chunk_of_its_own_is_taken_out(before, after):
-    assert usage_apart(before + chunk(ONLY_USAGE) + after) == (before + after, ONLY_USAGE)
+    assert usage_apart(before + chunk(ONLY_USAGE) + after) == (before + after, Usage(3, 1, 0))
 
 
 @pytest.mark.parametrize(
