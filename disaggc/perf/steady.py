@@ -76,15 +76,20 @@ class Settled:
     kv_wait_s: float
 
 
-def falling_root(f: Callable[[float], float], low: float, high: float) -> float:
-    """Where a falling function crosses zero (Illinois method); the nearer end where it does not cross."""
+def falling_root(
+    f: Callable[[float], float], low: float, high: float, *, scale: float | None = None
+) -> float:
+    """Where a falling function crosses zero (Illinois method); the nearer end where it does not cross.
+
+    scale: what its values are small against; f(low) where nothing is said, which a crowd may make as large as it likes.
+    """
     f_high = f(high)
     if f_high >= 0:
         return high
     f_low = f(low)
     if f_low <= 0:
         return low
-    small = _TOLERANCE * f_low
+    small = _TOLERANCE * (f_low if scale is None else scale)
     side = 0
     x = high
     for _ in range(_ROUNDS):
@@ -167,7 +172,7 @@ class Balance:
             wait, kv_wait = self.waits(u, ratio)
             return self.load_at(step_s, wait + kv_wait) - u
 
-        u = falling_root(excess, 0.0, top)
+        u = falling_root(excess, 0.0, top, scale=top)
         wait, kv_wait = self.waits(u, ratio)
         rates = self.rates(step_s, wait + kv_wait)
         return self._within(Settled(rates, *self.loads(rates), wait, kv_wait))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from disaggc.ir.plan import Role, Shape
@@ -275,8 +275,13 @@ TRAFFIC = st.builds(
 )
 
 
+CROWD = load(isl=Lengths(3597, 3597, 5325.24609375, 7053.4921875, 0.48046875), osl=exact(16), concurrency=264)
+"""Alone it would offer a hundred times what prefill serves."""
+
+
 @settings(max_examples=examples(40))
 @given(TRAFFIC, st.integers(1, 6), st.integers(1, 6))
+@example(CROWD, 1, 3)
 def test_one_more_replica_of_either_role_never_serves_less(traffic, prefill, decode):
     # two accelerators a node: nothing is gained or lost by leaving a node
     one = bench(QWEN, nodes("h100-sxm", per_node=2), Shape(tp=2), traffic, max_model_len=12288)
