@@ -1,5 +1,6 @@
-"""What a model needs on one accelerator under a shape: weight bytes, KV bytes, and which TP degrees the engine accepts.
+"""What a model needs on one accelerator under a shape: weight bytes, KV bytes, and which TP and DCP degrees it allows.
 
+DCP: decode context parallelism, by which TP ranks that would hold copies of a sequence's KV share it by tokens.
 Pure arithmetic over ModelFacts and Shape; knows no accelerator, no traffic and no overheads.
 """
 
@@ -52,13 +53,14 @@ def kv_bytes_per_rank(model: ModelFacts, shape: Shape, kv_dtype: str) -> tuple[f
     """(full, sliding) bytes one token takes on one accelerator of the engine that holds it, at the fullest PP stage.
 
     GQA: max(1, kv_heads // TP) of the heads; MLA and its indexer: all of it on every TP rank. DP ranks each hold their
-    own sequences, so DP does not divide a token.
+    own sequences, so DP does not divide a token. Ranks that hold the same heads share their tokens by DCP: over many
+    tokens one in DCP stands here (`dcp_allowed` says where the engine can do that).
     """
     full, sliding = kv_bytes_per_token(model, kv_dtype)
     stage = _stage_share(model, shape.pp)
-    full_share = 1.0 if _latent(model) else _heads_share(model.kv_heads, shape.tp)
+    full_share = 1.0 if latent_cache(model) else _heads_share(model.kv_heads, shape.tp)
     sliding_share = _heads_share(model.kv_heads_sliding or model.kv_heads, shape.tp)
-    return full * full_share * stage, sliding * sliding_share * stage
+    return full * full_share / shape.dcp * stage, sliding * sliding_share * stage
 
 
 def state_bytes_per_rank(model: ModelFacts, shape: Shape) -> float:
@@ -98,12 +100,40 @@ def tp_allowed(model: ModelFacts, tp: int) -> str | None:
     if model.heads % tp:
         return f"{model.heads} attention heads cannot be divided by tp {tp}"
     for heads in (model.kv_heads, model.kv_heads_sliding):
-        if heads and not _latent(model) and heads % tp and tp % heads:
+        if heads and not latent_cache(model) and heads % tp and tp % heads:
             return f"{heads} key-value heads and tp {tp} do not divide one another"
     return None
 
 
-def _latent(model: ModelFacts) -> bool:
+def dcp_allowed(model: ModelFacts, tp: int, dcp: int) -> str | None:
+    """Why vLLM would refuse to share the KV of a sequence among `dcp` of the TP ranks, or None.
+
+    Only ranks that hold copies can share them: all of them with a latent cache, TP / KV heads of them otherwise. Caches
+    of sliding-window layers cannot be shared. vLLM 0.33 config/parallel.py (dcp divides tp), config/model.py:1578-1607,
+    v1/kv_cache_interface.py (SlidingWindowSpec).
+    """
+    if dcp == 1:
+        return None
+    if tp % dcp:
+        return f"tp {tp} cannot be divided into groups of dcp {dcp}"
+    if model.sliding_window and model.kv_elements_per_token_sliding:
+        return f"the sliding-window layers of {model.id} cannot share their KV among dcp {dcp} ranks"
+    return None if latent_cache(model) else _heads_shared(model, tp, dcp)
+
+
+def _heads_shared(model: ModelFacts, tp: int, dcp: int) -> str | None:
+    if not model.kv_heads:
+        return f"{model.id} keeps no KV that dcp {dcp} ranks could share"
+    if tp // model.kv_heads < dcp:
+        return (
+            f"with {model.kv_heads} KV heads dcp {dcp} needs tp {dcp * model.kv_heads} or more, not tp {tp}"
+        )
+    queries = model.heads // model.kv_heads
+    return f"{queries} query heads of each KV head cannot be divided by dcp {dcp}" if queries % dcp else None
+
+
+def latent_cache(model: ModelFacts) -> bool:
+    """Whether its full attention keeps one latent for all heads (MLA), so that every TP rank holds a copy of it."""
     return any(group.name == "attention_replicated" for group in model.weights)
 
 

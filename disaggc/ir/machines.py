@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from disaggc.ir.element import Element
 
 
 class Shape(Element):
-    """How one engine is spread: tp x pp x dp accelerators; ep = expert-parallel degree (1: no expert placed whole)."""
+    """How one engine is spread: tp x pp x dp accelerators; ep = expert-parallel degree (1: no expert placed whole).
+
+    dcp takes no accelerators of its own and is written only above 1, so that plans without it keep their bytes.
+    """
 
     tp: int = 1
     """Tensor-parallel degree."""
@@ -18,6 +23,8 @@ class Shape(Element):
     """Data-parallel degree."""
     ep: int = 1
     """Expert-parallel degree."""
+    dcp: int = Field(default=1, exclude_if=lambda degree: degree == 1)
+    """Decode-context-parallel degree: tensor-parallel ranks that share the KV of a sequence by tokens."""
 
     @property
     def accelerators(self) -> int:
@@ -26,10 +33,8 @@ class Shape(Element):
 
     def __str__(self) -> str:
         """`tp8`, `tp4 dp2 ep8`."""
-        parts = [f"tp{self.tp}"] + [
-            f"{k}{v}" for k, v in (("pp", self.pp), ("dp", self.dp), ("ep", self.ep)) if v > 1
-        ]
-        return " ".join(parts)
+        further = (("pp", self.pp), ("dp", self.dp), ("ep", self.ep), ("dcp", self.dcp))
+        return " ".join([f"tp{self.tp}", *(f"{name}{degree}" for name, degree in further if degree > 1)])
 
 
 class NumaDomain(Element):

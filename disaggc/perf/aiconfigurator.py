@@ -121,6 +121,8 @@ class Aiconfigurator:
         shape = ask.shape
         if shape.pp > 1:
             return "counts a pipeline's steps otherwise"
+        if shape.dcp > 1:
+            return "has no measurements of KV that ranks share by dcp"
         logging.getLogger(_MODULE).setLevel(logging.ERROR)
         from aiconfigurator_core.sdk import EngineHandle  # noqa: PLC0415 - optional, and half a second to load
 

@@ -22,8 +22,8 @@ class StepTimes:
 
     __slots__ = (
         "_attention", "_comm", "_cover", "_dense_flop", "_dense_read", "_each", "_expert_flop", "_expert_read",
-        "_fitted", "_fixed", "_log_miss", "_miss", "_prefill_fixed", "_read", "_square", "_state", "_table", "_token",
-        "_window", "values", "work",
+        "_fitted", "_fixed", "_log_miss", "_miss", "_prefill_fixed", "_read", "_shared", "_sharing", "_square",
+        "_state", "_table", "_token", "_window", "values", "work",
     )  # fmt: skip
 
     def __init__(self, work: Work, values: Values, table: StepTable | None = None) -> None:
@@ -46,6 +46,11 @@ class StepTimes:
         self._comm = work.link_bytes / (work.link_speed * values.link_eff) if work.link_bytes else 0.0
         if work.all2all_bytes:
             self._comm += work.all2all_bytes / (work.all2all_speed * values.link_eff)
+        sharing = work.sharing
+        self._shared = (
+            sharing.link_bytes / (sharing.link_speed * values.link_eff) if sharing.link_bytes else 0.0
+        )
+        self._sharing = sharing.collectives * values.collective_s
         self._each = values.sequence_s
         networks = work.collectives * values.collective_s + work.all2alls * values.all2all_s
         self._fixed = values.step_s + work.kernels * values.kernel_s + networks
@@ -75,12 +80,17 @@ class StepTimes:
         mine = micro / self.work.ranks
         if self._table is not None:
             return self._table.decode(mine, context)
-        step = self._fixed + max(self._dense_read, mine * self._dense_flop)
+        step = self._fixed + self._sharing + max(self._dense_read, mine * self._dense_flop)
         if self._expert_read:
             step += max(self.coverage(micro) * self._expert_read, mine * self._expert_flop)
         window = min(context, self.work.sliding_window)
         return step + mine * (
-            self._each + self._comm + self._state + context * self._read + window * self._window
+            self._each
+            + self._comm
+            + self._shared
+            + self._state
+            + context * self._read
+            + window * self._window
         )
 
     def prefill(self, tokens: float, squares: float, steps: float) -> float:
@@ -146,6 +156,8 @@ class StepTimes:
             Term("kv reads", mine * (context * self._read + window * self._window + self._state)),
             Term("per sequence", mine * self._each),
         ]
+        if self._sharing:
+            parts.append(Term("shared kv", self._sharing + mine * self._shared))
         if self._expert_read:
             experts = max(self.coverage(micro) * self._expert_read, mine * self._expert_flop)
             parts.append(Term("experts", experts))

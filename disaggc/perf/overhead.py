@@ -32,7 +32,7 @@ def overhead_bytes(model: ModelFacts, shape: Shape, *, batched: int, sequences: 
     logits = sequences * model.vocabulary * 4.0
     low, high = low + logits / shape.tp, high + 2 * logits
     low, high = low + _CONTEXT[0] + _GRAPHS[0], high + _CONTEXT[1] + _GRAPHS[1]
-    groups = (shape.tp > 1) + (shape.pp > 1) + (shape.dp > 1)
+    groups = (shape.tp > 1) + (shape.pp > 1) + (shape.dp > 1) + (shape.dcp > 1)
     low, high = low + groups * _COLLECTIVES[0], high + groups * _COLLECTIVES[1]
     if model.is_moe and shape.dp > 1:
         low, high = low + _ALL2ALL[0], high + _ALL2ALL[1]

@@ -35,9 +35,10 @@ class KvPath:
     """How KV of one service travels between two pools.
 
     bytes_per_token: the model's KV, once; sliding layers up to `window` tokens; state_bytes: recurrent state.
-    copies: how often each byte leaves prefill (MLA: once per decode rank). line_bytes_per_s: what the narrower side
-    moves of those bytes at line rate. transport: `link` stays within one node, so that no NIC is used. layers: of the
-    model, each of which can move by itself; layer_wise: and does, while prefill computes the next (MoRIIO's writes).
+    copies: how often each byte leaves prefill (MLA: once per decode rank, or once for all that share it by dcp).
+    line_bytes_per_s: what the narrower side moves of those bytes at line rate. transport: `link` stays within one node,
+    so that no NIC is used. layers: of the model, each of which can move by itself; layer_wise: and does, while prefill
+    computes the next (MoRIIO's writes).
     """
 
     bytes_per_token: float
@@ -124,9 +125,10 @@ def _layer_wise(service: ResolvedService) -> bool:
 
 
 def _copies(service: ResolvedService, decode: Shape) -> int:
+    """Ranks that keep the same KV, less those that share it: each of them fetches its own tokens only."""
     if service.model.attention is Attention.MLA:
-        return decode.tp
-    return max(1, math.ceil(decode.tp / service.model.kv_heads))
+        return max(1, decode.tp // decode.dcp)
+    return max(1, math.ceil(decode.tp / service.model.kv_heads) // decode.dcp)
 
 
 def _inside_speed(prefill: Endpoint, decode: Endpoint) -> float:

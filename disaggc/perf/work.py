@@ -9,12 +9,16 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from disaggc.catalog.facts import Attention, LayerKind, ModelFacts, WeightGroup
-from disaggc.catalog.sizing import kv_bytes_per_rank, kv_bytes_per_token
+from disaggc.catalog.sizing import kv_bytes_per_rank, kv_bytes_per_token, latent_cache
 from disaggc.ir.plan import Shape
 from disaggc.resolve.model import NodeGroupFacts
 
 _ACTIVATION_BYTES = 2.0
 _ALL_REDUCES_PER_LAYER = 2
+_SHARING_COLLECTIVES_PER_LAYER = 3
+"""Of ranks that share KV by tokens: queries gathered, softmax sums gathered, outputs reduced and scattered."""
+_SUM_BYTES = 4.0
+"""One softmax sum (fp32) of one head."""
 _LARGEST_BOARD = 16
 """Accelerators on the largest board of one node; a larger link domain is a rack's and crosses nodes (NVL72)."""
 _KERNELS = {"layer": 8, "mla": 4, "experts": 6, "linear": 3}
@@ -38,11 +42,25 @@ class Served(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Sharing:
+    """Decode steps of ranks that share a sequence's KV by tokens; all zero where none do.
+
+    collectives: in one step, all layers. link_bytes: per sequence and step that one accelerator receives. link_speed:
+    bytes/s.
+    """
+
+    collectives: int
+    link_bytes: float
+    link_speed: float
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """What one token and one step ask of one accelerator of the replica, from facts alone.
 
     tp: accelerators that share one sequence. ranks: data-parallel ranks. Bytes are per accelerator and step; FLOP and
-    link bytes per token on one accelerator. square_flops: per squared prompt token.
+    link bytes per token on one accelerator. square_flops: per squared prompt token. sharing: what ranks that share KV
+    by tokens (dcp) exchange in each decode step.
     """
 
     tp: int
@@ -65,6 +83,7 @@ class Work:
     kernels: float
     collectives: float
     all2alls: float
+    sharing: Sharing
     link_speed: float
     all2all_speed: float
     bandwidth: float
@@ -80,7 +99,7 @@ def work_of(service: Served, group: NodeGroupFacts, shape: Shape) -> Work:
     dense = [g for g in model.weights if g.sharding != "experts" and (tied or g.name != "embedding")]
     experts = [g for g in model.weights if g.sharding == "experts"]
     full, sliding = _layer_counts(model)
-    full_share, sliding_share = kv_shares(model, Shape(tp=tp, dp=shape.dp, ep=shape.ep))
+    full_share, sliding_share = kv_shares(model, Shape(tp=tp, dp=shape.dp, ep=shape.ep, dcp=shape.dcp))
     spread = tp * ranks
     all2alls = 2 * len(model.layers) if model.is_moe and ranks > 1 else 0
     reduces = _ALL_REDUCES_PER_LAYER * len(model.layers) if tp > 1 else 0
@@ -107,6 +126,7 @@ def work_of(service: Served, group: NodeGroupFacts, shape: Shape) -> Work:
         kernels=_kernels(model),
         collectives=reduces,
         all2alls=all2alls,
+        sharing=_sharing(model, group, shape),
         link_speed=_group_speed(group, tp),
         all2all_speed=_group_speed(group, spread),
         bandwidth=accelerator.memory_bandwidth,
@@ -120,6 +140,26 @@ def kv_shares(model: ModelFacts, shape: Shape) -> tuple[float, float]:
     whole, here = kv_bytes_per_token(model, "auto"), kv_bytes_per_rank(model, shape, "auto")
     full, sliding = (part / all_ if all_ else 1.0 for part, all_ in zip(here, whole, strict=True))
     return full, sliding
+
+
+def _sharing(model: ModelFacts, group: NodeGroupFacts, shape: Shape) -> Sharing:
+    """Every rank computes the heads of all its `dcp` peers over its own tokens: queries come in, outputs go back.
+
+    With a latent cache both are as wide as a cache entry (the outputs less its rope part, 576 and 512 in DeepSeek-R1;
+    counted alike). A prompt attends to its own tokens before they are shared out, so only what it had cached or had
+    computed in an earlier chunk is exchanged: left out, as it is 0.9 % of DeepSeek-R1's time
+    on H200 for 65,536 tokens in chunks of 8,192. vLLM 0.32 v1/attention/ops/dcp.py, its default (ag_rs).
+    """
+    full, _ = _layer_counts(model)
+    dcp = shape.dcp
+    if dcp == 1 or not full:
+        return Sharing(0, 0.0, 0.0)
+    widths = model.head_dim + model.v_head_dim
+    if latent_cache(model):
+        widths = 2 * model.kv_elements_per_token_full // full
+    heads = model.heads / shape.tp
+    received = (dcp - 1) * heads * (widths * _ACTIVATION_BYTES + dcp * _SUM_BYTES)
+    return Sharing(_SHARING_COLLECTIVES_PER_LAYER * full, received * full, _group_speed(group, dcp))
 
 
 def _layer_counts(model: ModelFacts) -> tuple[int, int]:

@@ -90,7 +90,7 @@ class NodeGroupFacts:
 
 @dataclass(frozen=True, slots=True)
 class RoleChoices:
-    """Shapes the solver may use for one role; None = the compiler's choice."""
+    """Shapes the solver may use for one role; None = the compiler's choice. dcp: (1,) unless the user opts in."""
 
     tp: tuple[int, ...] | None
     pp: tuple[int, ...] | None
@@ -99,6 +99,7 @@ class RoleChoices:
     groups: tuple[str, ...]
     """Node groups this role may use, after `accelerators` and `nodes` were applied."""
     replicas: int | None
+    dcp: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _SHAPE = "limit the shapes with `constraints.<role>.{tp, pp, dp}`; the solver chooses among them"
+_SHARED_KV = "write `constraints.<role>.dcp`, e.g. `dcp: [1, 8]`; the solver chooses among them"
 _RANKS = "nothing to write: ranks and addresses follow from the placement"
 _PORTS = "nothing to write: one port planner gives every process its ports"
 _SIZES = "nothing to write: sizes follow from the memory model and the planned load"
@@ -29,8 +30,8 @@ OWNED_FLAGS: Mapping[str, str] = {
     "tensor-parallel-size": _SHAPE,
     "pipeline-parallel-size": _SHAPE,
     "data-parallel-size": _SHAPE,
-    "prefill-context-parallel-size": "nothing to write: context parallelism is not planned by disaggc",
-    "decode-context-parallel-size": "nothing to write: context parallelism is not planned by disaggc",
+    "prefill-context-parallel-size": "nothing to write: prompts over several ranks are not planned by disaggc",
+    "decode-context-parallel-size": _SHARED_KV,
     "enable-expert-parallel": "write `constraints.<role>.expert_parallel`",
     "data-parallel-size-local": _RANKS,
     "data-parallel-rank": _RANKS,

@@ -122,8 +122,9 @@ class Binder:
             message = f"`{stated}` allows no node group: `accelerators` and `nodes` exclude each other"
             self._say(Diagnostic("DGC115", Severity.ERROR, message, where, at_key=True))
         return RoleChoices(
-            choices.tp, choices.pp, choices.dp, choices.expert_parallel, groups, choices.replicas
-        )
+            choices.tp, choices.pp, choices.dp, choices.expert_parallel, groups, choices.replicas,
+            choices.dcp or (1,),
+        )  # fmt: skip
 
     def _types(self, choices: ShapeChoices, path: FieldPath) -> frozenset[str] | None:
         """Accelerator ids a role may use, aliases bound; None = any. One that no node has is an error."""

@@ -34,6 +34,18 @@ def written(service: ResolvedService, part: Part) -> ShapeChoices:
     }[part]
 
 
+def stated_in(service: ResolvedService, part: Part) -> Part | None:
+    """Where that part's shapes are written: what is not said of colocated replicas is decode's. None: said already.
+
+    Where decode is planned too, its own findings stand there.
+    """
+    if part != "colocated" or "colocated" in service.given.constraints.model_fields_set:
+        return part if written(service, part).dcp is not None else None
+    return (
+        "decode" if service.mode == "colocated" and service.given.constraints.decode.dcp is not None else None
+    )
+
+
 def resolved_choices(service: ResolvedService, part: Part) -> RoleChoices:
     """That part with defaults filled."""
     return {"prefill": service.prefill, "decode": service.decode, "colocated": service.colocated}[part]

@@ -18,7 +18,7 @@ from disaggc.spec.near import nearest
 _WHOLE_NUMBERS = {
     "port": 8000, "max-model-len": 8192, "max-num-seqs": 256, "max-num-batched-tokens": 8192, "block-size": 16,
     "shutdown-timeout": 0, "stream-interval": 1, "tensor-parallel-size": 1, "pipeline-parallel-size": 1,
-    "data-parallel-size": 1,
+    "data-parallel-size": 1, "decode-context-parallel-size": 1,
 }  # fmt: skip
 _TEXTS = {"host": "0.0.0.0", "dtype": "auto", "kv-cache-dtype": "auto", "api-key": "", "model": ""}  # noqa: S104 - vLLM's default
 _JSON = {"kv-transfer-config", "speculative-config"}
@@ -59,6 +59,7 @@ class Options:
     tp: int
     pp: int
     dp: int
+    dcp: int
     dtype: str
     kv_cache_dtype: str
     caching: bool
@@ -114,6 +115,7 @@ def read_options(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
         tp=numbers["tensor-parallel-size"],
         pp=numbers["pipeline-parallel-size"],
         dp=numbers["data-parallel-size"],
+        dcp=numbers["decode-context-parallel-size"],
         dtype=texts["dtype"],
         kv_cache_dtype=texts["kv-cache-dtype"],
         caching="no-enable-prefix-caching" not in given,

@@ -121,7 +121,7 @@ class Supply:
             "remote_host": self.host,
             "remote_port": self.port,
             "tp_size": self._options.tp,
-            "dcp_size": 1,
+            "dcp_size": self._options.dcp,
             "pp_size": self._options.pp,
             "remote_num_tokens": sequence.prompt,
             "remote_blocks_expiry_time": None,

@@ -117,7 +117,9 @@ def _still_allowed(choices: RoleChoices, pool: LockedPool) -> bool:
     degrees = ((choices.tp, pool.shape.tp), (choices.pp, pool.shape.pp), (choices.dp, pool.shape.dp))
     if choices.groups and pool.group not in choices.groups:
         return False
-    if any(given is not None and own not in given for given, own in degrees):
+    if any(given is not None and own not in given for given, own in degrees) or (
+        pool.shape.dcp not in choices.dcp
+    ):
         return False
     return choices.expert_parallel is not False or pool.shape.ep == 1
 

@@ -43,7 +43,8 @@ def _canonical(item: Located) -> tuple[object, ...]:
     s = replica.shape
     first = replica.slots[0]
     order = ROLE_ORDER[replica.role]
-    return (service, order, replica.group, s.tp, s.pp, s.dp, s.ep, _natural(first.node), first.devices)
+    shape = (s.tp, s.pp, s.dp, s.ep, s.dcp)
+    return (service, order, replica.group, shape, _natural(first.node), first.devices)
 
 
 def _natural(name: str) -> tuple[tuple[int, int | str], ...]:

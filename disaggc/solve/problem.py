@@ -47,10 +47,10 @@ class Option:
         return "colocated" if self.role is Role.COLOCATED else "disaggregated"
 
     @property
-    def key(self) -> tuple[str, str, int, int, int, int, int, int]:
+    def key(self) -> tuple[str, str, int, int, int, int, int, int, int]:
         """Canonical order: role, group, shape, operating point."""
         s = self.shape
-        return (self.role.value, self.group, s.tp, s.pp, s.dp, s.ep, self.batch, self.least)
+        return (self.role.value, self.group, s.tp, s.pp, s.dp, s.ep, s.dcp, self.batch, self.least)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,9 @@ Knows memory only as "fits or not"; counts nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from typing import Literal
 
 from disaggc.catalog.sizing import tp_allowed
 from disaggc.ir.plan import Role, Shape
@@ -13,7 +16,15 @@ from disaggc.perf.memory import NoFit
 from disaggc.perf.models import Models
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService, RoleChoices
 from disaggc.resolve.pairing import shape_refusal
+from disaggc.resolve.shared_kv import shared_kv_refusal
 
+_PARTS: dict[Role, Literal["prefill", "decode", "colocated"]] = {
+    Role.PREFILL: "prefill",
+    Role.DECODE: "decode",
+    Role.COLOCATED: "colocated",
+    Role.FLEXIBLE: "colocated",
+}
+"""Whose engine settings reach a role."""
 _MOST_NODES = 16
 """Nodes one replica may span when nothing smaller fits."""
 
@@ -21,6 +32,11 @@ _MOST_NODES = 16
 def choices_of(service: ResolvedService, role: Role) -> RoleChoices:
     """The user's limits for a role."""
     match role:
+        case Role.PREFILL if service.mode == "flexible":
+            # one pool: what is left open here is as for decode, or no two shapes would be equal
+            mine, decode = service.prefill, service.decode
+            dcp = decode.dcp if service.given.constraints.prefill.dcp is None else mine.dcp
+            return replace(mine, pp=mine.pp or decode.pp, dp=mine.dp or decode.dp, dcp=dcp)
         case Role.PREFILL:
             return service.prefill
         case Role.COLOCATED:
@@ -42,7 +58,7 @@ def shapes_for(
         models, service, role, group=group, shapes=_within(service, choices, group), refused=refused
     )
     if not fitting and choices.tp is None and group.accelerator.link_domain < group.per_node:
-        wide = [_shape(service, choices, (tp, 1, 1)) for tp in _powers(group.per_node)]
+        wide = [s for tp in _powers(group.per_node) for s in _shapes(service, choices, (tp, 1, 1))]
         fitting = _fitting(models, service, role, group=group, shapes=wide, refused=refused)
     if not fitting and choices.tp is None and choices.dp is None and choices.pp is None:
         for nodes in range(2, min(len(group.nodes), _MOST_NODES) + 1):
@@ -67,6 +83,10 @@ def _fitting(
         indivisible = tp_allowed(service.model, shape.tp)
         if indivisible is not None:
             refused.append(indivisible)
+            continue
+        unshared = shared_kv_refusal(service, shape, part=_PARTS[role], accelerator=group.accelerator)
+        if unshared is not None:
+            refused.append(unshared)
             continue
         if not _on_nodes(shape, group):
             refused.append(f"{shape} does not fill whole nodes of {group.per_node} x {group.accelerator.id}")
@@ -96,12 +116,8 @@ def _on_nodes(shape: Shape, group: NodeGroupFacts) -> bool:
 def _within(service: ResolvedService, choices: RoleChoices, group: NodeGroupFacts) -> list[Shape]:
     domain = min(group.per_node, max(group.accelerator.link_domain, 1))
     tps = choices.tp or tuple(tp for tp in _powers(domain) if tp_allowed(service.model, tp) is None)
-    return [
-        _shape(service, choices, (tp, pp, dp))
-        for tp in tps
-        for pp in choices.pp or (1,)
-        for dp in choices.dp or (1,)
-    ]
+    degrees = product(tps, choices.pp or (1,), choices.dp or (1,))
+    return [shape for each in degrees for shape in _shapes(service, choices, each)]
 
 
 def _across(
@@ -117,18 +133,23 @@ def _across(
         return
     widest = allowed[-1]
     if service.model.is_moe:
-        yield _shape(service, choices, (widest, 1, nodes * group.per_node // widest))
+        yield from _shapes(service, choices, (widest, 1, nodes * group.per_node // widest))
         return
     if widest == group.per_node:
-        yield _shape(service, choices, (widest, nodes, 1))
-        yield _shape(service, choices, (widest * nodes, 1, 1))
+        yield from _shapes(service, choices, (widest, nodes, 1))
+        yield from _shapes(service, choices, (widest * nodes, 1, 1))
 
 
-def _shape(service: ResolvedService, choices: RoleChoices, degrees: tuple[int, int, int]) -> Shape:
-    """Experts are placed whole when asked for, or when data-parallel ranks would otherwise each hold all of them."""
+def _shapes(service: ResolvedService, choices: RoleChoices, degrees: tuple[int, int, int]) -> Iterator[Shape]:
+    """With every `dcp` that is asked for.
+
+    Experts are placed whole when asked for, or when data-parallel ranks would otherwise each hold all of them.
+    """
     tp, pp, dp = degrees
     whole = choices.expert_parallel if choices.expert_parallel is not None else dp > 1
-    return Shape(tp=tp, pp=pp, dp=dp, ep=tp * dp if service.model.is_moe and whole else 1)
+    ep = tp * dp if service.model.is_moe and whole else 1
+    for dcp in choices.dcp:
+        yield Shape(tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp)
 
 
 def _powers(most: int) -> list[int]:

@@ -19,10 +19,10 @@ def canonical(counts: Mapping[Kind, int]) -> Sketch:
     return tuple(sorted(((k, n) for k, n in counts.items() if n), key=lambda item: kind_order(item[0])))
 
 
-def kind_order(kind: Kind) -> tuple[int, str, int, int, int, int]:
+def kind_order(kind: Kind) -> tuple[int, str, int, int, int, int, int]:
     """Role, group, shape."""
     role, group, s = kind
-    return (ROLE_ORDER[role], group, s.tp, s.pp, s.dp, s.ep)
+    return (ROLE_ORDER[role], group, s.tp, s.pp, s.dp, s.ep, s.dcp)
 
 
 def layouts_of(rates: ReplicaRates, sketch: Sketch) -> tuple[Layout, ...]:

@@ -116,7 +116,7 @@ def _lines(lock: Lock) -> Iterator[str]:
 
 
 def _pool_lines(pool: LockedPool) -> Iterator[str]:
-    shape = ", ".join(f"{key}: {getattr(pool.shape, key)}" for key in ("tp", "pp", "dp", "ep"))
+    shape = ", ".join(f"{key}: {degree}" for key, degree in pool.shape.model_dump().items())
     yield f"      - role: {pool.role}"
     yield f"        group: {_text(pool.group)}"
     yield f"        accelerator: {_text(pool.accelerator)}"

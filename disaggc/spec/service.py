@@ -36,6 +36,8 @@ class ShapeChoices(Part):
     """Pipeline-parallel degrees to consider."""
     dp: Degrees | None = None
     """Data-parallel degrees to consider (mixture-of-experts models)."""
+    dcp: Degrees | None = None
+    """Decode-context-parallel degrees to consider: ranks that would hold copies of the KV share it; absent means 1."""
     expert_parallel: bool | None = None
     """Whether experts are placed whole (`--enable-expert-parallel`)."""
     accelerators: Annotated[Listed[str], Field(max_length=64)] | None = None

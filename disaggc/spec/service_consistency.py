@@ -110,7 +110,7 @@ def _choices(path: FieldPath, choices: ShapeChoices, cluster: Cluster) -> Iterat
             yield error(
                 "DGC114", f"the cluster has no node group `{name}`", (*path, "nodes", index), help=hint
             )
-    for field in ("tp", "pp", "dp", "accelerators", "nodes"):
+    for field in ("tp", "pp", "dp", "dcp", "accelerators", "nodes"):
         values = getattr(choices, field)
         if values is not None and not values:
             yield Diagnostic(

@@ -113,6 +113,7 @@ def _shape(pool: Pool, choices: RoleChoices) -> Iterator[str]:
         ("tp", pool.shape.tp, choices.tp),
         ("pp", pool.shape.pp, choices.pp),
         ("dp", pool.shape.dp, choices.dp),
+        ("dcp", pool.shape.dcp, choices.dcp),
         ("group", pool.group, choices.groups or None),
     ):
         if allowed is not None and value not in allowed:

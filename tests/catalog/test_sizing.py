@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from disaggc.catalog.load import load_catalog
 from disaggc.catalog.sizing import (
     absorbed_bytes_per_rank,
+    dcp_allowed,
     kv_bytes_per_rank,
     kv_bytes_per_token,
     state_bytes_per_rank,
@@ -93,6 +94,33 @@ def test_kv_bytes_on_a_rank():
     assert kv_bytes_per_rank(R1, Shape(tp=1, dp=8, ep=8), "auto") == (70272, 0)
     assert kv_bytes_per_rank(OSS, Shape(tp=2), "auto") == (18432, 18432)
     assert kv_bytes_per_rank(R1, Shape(tp=8, pp=2), "auto")[0] == pytest.approx(70272 * 31 / 61)
+
+
+def test_ranks_that_hold_copies_share_the_tokens():
+    assert kv_bytes_per_rank(R1, Shape(tp=8, dcp=8), "auto") == (70272 / 8, 0)
+    assert kv_bytes_per_rank(R1, Shape(tp=16, dcp=8), "auto") == (70272 / 8, 0)
+    assert kv_bytes_per_rank(V32, Shape(tp=8, dcp=4), "auto") == ((70272 + 132 * 61) / 4, 0)
+    # 4 KV heads of 128 in 94 layers, K and V of 2 bytes: two of eight ranks hold the same head
+    assert kv_bytes_per_rank(QWEN, Shape(tp=8), "auto") == (2 * 94 * 2 * 128, 0)
+    assert kv_bytes_per_rank(QWEN, Shape(tp=8, dcp=2), "auto") == (94 * 2 * 128, 0)
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "allowed"),
+    [
+        (R1, 8, {1, 2, 4, 8}),
+        (V32, 16, {1, 2, 4, 8, 16}),
+        (QWEN, 4, {1}),
+        (QWEN, 8, {1, 2}),
+        (QWEN, 16, {1, 2, 4}),
+        (CATALOG.model("zai-org/GLM-4.5"), 48, {1, 2, 3, 4, 6}),  # 96 heads, 8 KV heads
+        (CATALOG.model("zai-org/GLM-4.5"), 32, {1, 2, 4}),
+        (LLAMA, 8, {1}),
+        (OSS, 64, {1}),  # half of its layers have sliding windows
+    ],
+)
+def test_degrees_by_which_kv_can_be_shared(model, tp, allowed):
+    assert {dcp for dcp in range(1, 65) if dcp_allowed(model, tp, dcp) is None} == allowed
 
 
 def test_recurrent_state_and_the_absorbed_projection():

@@ -19,7 +19,7 @@ from disaggc.ir.canonical import (
     read_saved_plan,
     saved_plan_text,
 )
-from disaggc.ir.plan import Overcommit
+from disaggc.ir.plan import Overcommit, Shape
 from tests.emit.plans import PLANS, five_nodes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,6 +54,15 @@ def test_fingerprint_sees_every_other_field():
     ):
         seen.add(fingerprint(plan.model_copy(update=change)))
     assert len(seen) == 7
+
+
+def test_a_plan_without_shared_kv_has_the_bytes_it_had_before_there_was_any():
+    text = saved_plan_text(five_nodes(), "systemd")
+    assert '"dcp"' not in text
+    assert all(pool.shape.dcp == 1 for s in read_saved_plan(text).services for pool in s.pools)
+    shape = Shape(tp=8, dcp=8)
+    assert shape.model_dump() == {"tp": 8, "pp": 1, "dp": 1, "ep": 1, "dcp": 8}
+    assert Shape.model_validate(shape.model_dump()) == shape
 
 
 def test_edited_plan_is_refused():

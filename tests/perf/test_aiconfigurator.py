@@ -122,7 +122,7 @@ def test_the_library_is_asked_once_for_a_shape_and_in_its_own_words():
 
 
 @pytest.mark.usefixtures("stand_in")
-@pytest.mark.parametrize("shape", [Shape(tp=8), Shape(tp=2, pp=2)])
+@pytest.mark.parametrize("shape", [Shape(tp=8), Shape(tp=2, pp=2), Shape(tp=2, dcp=2)])
 def test_a_shape_without_a_table_falls_back_to_the_prior(shape):
     models = Models.of(spec_of()).value
     one, group = models.resolved.services[0], models.resolved.groups[0]

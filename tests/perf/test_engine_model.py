@@ -79,6 +79,56 @@ def test_data_parallel_attention_reads_a_latent_cache_fewer_times():
     assert 3 < gain <= 8  # eight times fewer bytes, until the heads' matrix products bind
 
 
+def test_ranks_that_share_a_latent_cache_read_less_and_exchange_queries_and_outputs():
+    """H200 (4.8 TB/s, 989.4 TFLOP/s, 450 GB/s of NVLink) at the priors' middle, 64 sequences of 8,192 tokens."""
+    shared = engine(Shape(tp=8, dcp=8))
+    before, after = ({t.name: t.value for t in e.decode_step(64, 64 * 8192).terms} for e in (TP8, shared))
+    copies = 70272 / (4.8e12 * 0.65)
+    # 1/8 of the bytes, but as many products: all 128 heads over 1/8 of the tokens, as 16 over all of them before
+    products = 4 * 128 * 576 * 61 / 8 / (989.4e12 * 0.5)
+    assert products > copies / 8
+    assert before["kv reads"] == pytest.approx(64 * 8192 * copies)
+    assert after["kv reads"] == pytest.approx(64 * 8192 * products)
+    # from each of 7 peers in 61 layers: queries and outputs of 16 heads, 576 wide, two bytes; 8 softmax sums of each
+    received = 61 * 7 * 16 * (2 * 576 * 2 + 8 * 4)
+    assert after["shared kv"] == pytest.approx(3 * 61 * 11e-6 + 64 * received / (450e9 * 0.55))
+    assert "shared kv" not in before
+    assert {n: t for n, t in after.items() if n not in {"kv reads", "shared kv"}} == {
+        n: t for n, t in before.items() if n != "kv reads"
+    }
+    step = shared.decode_step(64, 64 * 8192)
+    assert sum(t.value for t in step.terms) == pytest.approx(step.value)
+    assert step.low < step.value < step.high
+
+
+def test_shared_kv_pays_for_long_contexts_only():
+    shared = engine(Shape(tp=8, dcp=8)).likely.decode
+    assert shared(64, 1024) > TP8.likely.decode(64, 1024)
+    assert shared(64, 16_384) < TP8.likely.decode(64, 16_384)
+    assert shared(1, 131_072) < TP8.likely.decode(1, 131_072)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "copied", "shared"), [(1024, 30.2, 35.2), (8192, 40.5, 37.3), (32_768, 76.0, 44.4)]
+)
+def test_steps_that_the_page_on_shapes_states(tokens, copied, shared):
+    for shape, stated in ((Shape(tp=8), copied), (Shape(tp=8, dcp=8), shared)):
+        assert engine(shape).decode_step(64, 64 * tokens).value * 1000 == pytest.approx(stated, abs=0.051)
+
+
+def test_two_ranks_of_a_grouped_model_exchange_their_own_heads():
+    group = nodes("h200")
+    one = bench("Qwen/Qwen3-235B-A22B", group, Shape(tp=8, dcp=2), ONE)
+    sharing = one.models.engine(one.service, group, Shape(tp=8, dcp=2)).work.sharing
+    assert sharing.collectives == 3 * 94
+    assert sharing.link_bytes == 94 * 1 * 8 * (2 * 128 * 2 + 2 * 4)
+
+
+def test_prompts_cost_the_same_where_kv_is_shared():
+    shared = engine(Shape(tp=8, dcp=8))
+    assert shared.prefill_time(8192, 8192**2) == TP8.prefill_time(8192, 8192**2)
+
+
 def test_a_group_across_nodes_pays_for_the_fabric():
     inside = engine(Shape(tp=8)).likely
     across = engine(Shape(tp=16)).likely

@@ -84,6 +84,31 @@ def test_attention_data_parallelism_gives_each_rank_its_own_pool():
     assert apart.replica_sequences == 8 * apart.max_num_seqs
 
 
+def test_eight_ranks_that_share_a_latent_cache_hold_eight_times_the_tokens():
+    """The same bytes less one more communicator (0.3 to 1 GiB), by 70,272 / 8 bytes a token."""
+    traffic, options = load(isl=1024, osl=1024, concurrency=64), {"settings": {"max-num-seqs": 64}}
+    copied = sized(R1, "h200", Shape(tp=8), traffic, **options)
+    shared = sized(R1, "h200", Shape(tp=8, dcp=8), traffic, **options)
+    assert shared.kv_bytes_per_token == 8784
+    assert shared.weights_bytes == copied.weights_bytes
+    left = copied.usable_bytes - copied.weights_bytes
+    for name, communicator, overhead in (
+        ("kv_tokens_high", 0.3, copied.overhead_low_bytes),
+        ("kv_tokens_low", 1.0, copied.overhead_high_bytes),
+    ):
+        assert getattr(copied, name) == int((left - overhead) / 70272)
+        assert getattr(shared, name) == pytest.approx((left - overhead - communicator * 2**30) / 8784, abs=1)
+        assert 7.7 < getattr(shared, name) / getattr(copied, name) < 8
+
+
+def test_shared_kv_lets_more_sequences_run():
+    traffic = load(isl=16_000, osl=4_000, concurrency=1000)
+    copied, shared = (
+        sized(R1, "mi300x", Shape(tp=8, dcp=dcp), traffic, max_model_len=32768) for dcp in (1, 8)
+    )
+    assert 7 * copied.max_num_seqs < shared.max_num_seqs
+
+
 def test_a_sliding_window_costs_nothing_beyond_its_width():
     one = service("openai/gpt-oss-120b", load(concurrency=1))
     each = bytes_per_sequence(one, Shape(), 20_000) - bytes_per_sequence(one, Shape(), 10_000)

@@ -48,6 +48,15 @@ def test_every_decode_rank_pulls_its_own_copy_of_a_latent_cache():
     assert narrow.line_bytes_per_s / narrow.copies == pytest.approx(one_card)
 
 
+@pytest.mark.parametrize("prefill", [Shape(tp=8), Shape(tp=8, dcp=8), Shape(tp=4, dcp=4)])
+def test_decode_ranks_that_share_a_latent_cache_pull_their_part_of_it_only(prefill):
+    shared = path(prefill, Shape(tp=8, dcp=8))
+    assert shared.copies == 1
+    assert shared.line_bytes_per_s / shared.copies == pytest.approx(prefill.tp * 25e9)
+    assert path(prefill, Shape(tp=8)).copies == 8  # a whole copy each, whatever prefill shares
+    assert path(prefill, Shape(tp=8, dcp=2)).copies == 4
+
+
 def test_the_narrower_side_decides():
     assert path(Shape(tp=2), Shape(tp=8)).line_bytes_per_s == pytest.approx(2 * 25e9)
     assert path(Shape(tp=8), Shape(tp=2)).line_bytes_per_s == pytest.approx(2 * 25e9)

@@ -47,6 +47,12 @@ LAYOUTS = {
             {R1}
             constraints: {{prefill: {{tp: [8], pp: [2]}}, decode: {{tp: [1], dp: [16], expert_parallel: true}}}}
     """,
+    "shared kv": f"""
+        services:
+          chat:
+            {R1.replace("DeepSeek-R1", "DeepSeek-V2-Lite")}
+            constraints: {{prefill: {{tp: [4, 8]}}, decode: {{tp: [8], dcp: [8]}}}}
+    """,
     "sliding window": "services: {chat: {model: {id: openai/gpt-oss-120b, weights: /models/oss}}}",
     "speculation": "services: {chat: {speculative: {method: eagle3, tokens: 3, acceptance: 60%, model: org/draft}}}",
     "two proxies": "services: {chat: {proxy: {replicas: 2, policy: power-of-two}}}",

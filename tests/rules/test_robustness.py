@@ -60,6 +60,7 @@ choices = st.fixed_dictionaries(
         "tp": degrees,
         "pp": degrees,
         "dp": degrees,
+        "dcp": degrees,
         "expert_parallel": st.booleans(),
         "replicas": st.integers(0, 5),
     },

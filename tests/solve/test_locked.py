@@ -85,6 +85,16 @@ def test_a_lock_outside_the_limits_of_a_role_is_left_with_the_reason() -> None:
     assert "constraints" in now.diagnostics[0].message
 
 
+def test_shared_kv_is_kept_as_long_as_it_is_asked_for() -> None:
+    wanted = f"{CONSTRAINTS}decode.dcp=[8]"
+    old = lock_of(solution(FIVE, wanted))
+    kept = solution(FIVE, f"{CONSTRAINTS}decode.dcp=[1, 8]", lock=old)
+    assert {pool.shape.dcp for pool in kept.services[0].layout.pools} == {1, 8}
+    left = solution(FIVE, lock=old)
+    assert {pool.shape.dcp for pool in left.services[0].layout.pools} == {1}
+    assert [d.code for d in left.diagnostics] == ["DGC703"]
+
+
 def test_a_lock_for_other_hardware_is_left() -> None:
     now = solution(FIVE, lock=lock_of(solution(FIVE), accelerator="mi325x"))
     assert [d.code for d in now.diagnostics] == ["DGC703"]

@@ -141,6 +141,60 @@ def test_exact_counts_and_node_limits_are_kept() -> None:
     assert len({node for replica in small.replicas for node in replica.nodes}) <= 3
 
 
+LONG = (
+    "services.chat.engine.settings.max-model-len=32768",
+    f"{CLASS}input_tokens=16000",
+    f"{CLASS}output_tokens=4000",
+    f"{CLASS}concurrency=1000",
+    f"{CLASS}objectives={{}}",
+    f"{CLASS}rate=20/s",
+)
+"""16K prompts and 4K answers, a thousand at a time: copies of the KV on eight ranks hold a fifth of them."""
+
+
+def test_ranks_share_kv_where_kv_is_what_limits() -> None:
+    (copied,) = solution(FIVE, *LONG).services
+    (shared,) = solution(FIVE, *LONG, f"{CONSTRAINTS}decode.dcp=[1, 8]").services
+    kinds = {(replica.role, str(replica.shape)) for replica in shared.replicas}
+    assert kinds == {(Role.PREFILL, "tp8"), (Role.DECODE, "tp8 dcp8")}
+    assert {str(replica.shape) for replica in copied.replicas} == {"tp8"}
+    before, after = (one.alternatives[0].prediction for one in (copied, shared))
+    assert before.bottleneck == "kv-memory"
+    assert after.bottleneck != "kv-memory"
+    assert after.output_tok_per_s.value > 1.5 * before.output_tok_per_s.value
+
+
+def test_ranks_keep_copies_of_kv_where_it_does_not_limit() -> None:
+    (chat,) = solution(
+        FIVE, f"{CLASS}output_tokens=1024", f"{CLASS}concurrency=160", f"{CONSTRAINTS}decode.dcp=[1, 8]"
+    ).services
+    assert {replica.shape.dcp for replica in chat.replicas} == {1}
+
+
+def test_kv_is_shared_by_the_degrees_asked_for_only() -> None:
+    (chat,) = solution(
+        FIVE, *LONG, f"{CONSTRAINTS}decode.dcp=[8]", f"{CONSTRAINTS}prefill.dcp=[1, 8]"
+    ).services
+    assert {r.shape.dcp for r in chat.replicas if r.role is Role.DECODE} == {8}
+
+
+def test_a_flexible_pool_shares_kv_in_both_of_its_roles() -> None:
+    (chat,) = solution(FIVE, *LONG, f"{CONSTRAINTS}mode=flexible", f"{CONSTRAINTS}decode.dcp=[8]").services
+    assert {str(replica.shape) for replica in chat.replicas} == {"tp8 dcp8"}
+
+
+def test_a_flexible_pool_takes_the_ranks_that_are_listed_for_decode() -> None:
+    ranks = (f"{CONSTRAINTS}prefill={{}}", f"{CONSTRAINTS}decode={{tp: [1], dp: [8]}}")
+    (chat,) = solution(FIVE, f"{CONSTRAINTS}mode=flexible", *ranks).services
+    assert {str(replica.shape) for replica in chat.replicas} == {"tp1 dp8 ep8"}
+
+
+def test_a_degree_that_nothing_takes_is_infeasible_with_the_reason() -> None:
+    found = solved(FIVE, f"{CONSTRAINTS}decode.dcp=[3]", f"{CONSTRAINTS}mode=disaggregated")
+    assert isinstance(found, Infeasible)
+    assert any("groups of dcp 3" in f"{d.message} {d.notes}" for d in found.diagnostics)
+
+
 def test_a_flexible_pool_is_one_shape_with_a_split_by_routing() -> None:
     (chat,) = solution(FIVE, f"{CONSTRAINTS}mode=flexible").services
     assert {replica.role for replica in chat.replicas} == {Role.FLEXIBLE}

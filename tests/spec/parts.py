@@ -229,6 +229,7 @@ def _choices(draw: st.DrawFn, situation: Situation, model: tuple[tuple[int, ...]
         "tp": sorted(draw(st.sets(st.sampled_from(degrees), min_size=1)) | {degrees[0]}),
         "pp": [1],
         "dp": [1],
+        "dcp": [1],
         "expert_parallel": experts and draw(st.booleans()),
         "accelerators": sorted(set(situation.groups.values())),
         "nodes": sorted(situation.groups),

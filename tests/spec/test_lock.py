@@ -66,6 +66,15 @@ _LOCK = Lock(
 )
 
 
+def test_a_degree_by_which_kv_is_shared_is_recorded_where_there_is_one() -> None:
+    (pool,) = _LOCK.services["chat"].pools
+    shared = pool.model_copy(update={"shape": Shape(tp=8, dcp=8)})
+    service = _LOCK.services["chat"].model_copy(update={"pools": (shared,)})
+    lock = _LOCK.model_copy(update={"services": {"chat": service}})
+    assert "        shape: {tp: 8, pp: 1, dp: 1, ep: 1, dcp: 8}" in write_lock(lock).splitlines()
+    assert parse_lock(write_lock(lock), "disaggc.lock").value == lock
+
+
 @settings(max_examples=examples(40))
 @given(locks)
 def test_every_lock_reads_back_as_it_was_written(lock: Lock) -> None:

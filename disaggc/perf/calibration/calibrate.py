@@ -48,8 +48,8 @@ class Calibrated:
 
 def shape_from(text: str) -> Shape | None:
     """`tp8`, `tp4 dp2 ep8` as plans write shapes; None where it is something else."""
-    parts = re.findall(r"(tp|pp|dp|ep)(\d{1,4})", text)
-    if not parts or re.sub(r"(tp|pp|dp|ep)\d{1,4}|[\s,]", "", text):
+    parts = re.findall(r"(tp|pp|dp|ep|dcp)(\d{1,4})", text)
+    if not parts or re.sub(r"(tp|pp|dp|ep|dcp)\d{1,4}|[\s,]", "", text):
         return None
     sizes = {name: int(size) for name, size in parts}
     return Shape(**sizes) if min(sizes.values()) > 0 and len(sizes) == len(parts) else None

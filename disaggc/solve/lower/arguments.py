@@ -100,6 +100,8 @@ def _endpoints(ports: Ports) -> Iterable[Argument]:
 def _parallelism(shape: Shape, nodes: int, ports: Ports) -> Iterable[Argument]:
     yield _flag("tensor-parallel-size", shape.tp)
     yield _flag("pipeline-parallel-size", shape.pp)
+    if shape.dcp > 1:
+        yield _flag("decode-context-parallel-size", shape.dcp)
     if shape.dp > 1:
         local = shape.dp // nodes
         yield _flag("data-parallel-size", shape.dp)

@@ -196,6 +196,8 @@ def test_shapes_as_plans_write_them():
     assert shape_from("tp8") == Shape(tp=8)
     assert shape_from("tp4 dp2 ep8") == Shape(tp=4, dp=2, ep=8)
     assert shape_from("tp4,dp2") == Shape(tp=4, dp=2)
+    assert shape_from("tp8 dcp8") == Shape(tp=8, dcp=8)
+    assert shape_from(str(Shape(tp=4, pp=2, dp=2, ep=8, dcp=4))) == Shape(tp=4, pp=2, dp=2, ep=8, dcp=4)
     for bad in ("", "8", "tp0", "tp4 tp8", "tp4; rm -rf"):
         assert shape_from(bad) is None
 
