@@ -77,9 +77,9 @@ class UnchunkedBorders(EventBorders):
     def feed(self, data: bytes) -> bytes:
         """Whole events, as chunks; the rest is held. Sets `ended` after the last."""
         if self._left is not None:
+            if len(data) > self._left:
+                data, self.surplus = data[: self._left], True
             self._left -= len(data)
-            if self._left < 0:
-                raise BadAnswerError("more bytes than content-length")
             self.ended = self._left == 0
         data = self._whole(data)
         return data + self.finish() if self.ended else data

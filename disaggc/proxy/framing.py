@@ -95,18 +95,20 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
 class ChunkBorders:
     """Cuts a chunked body at chunk borders."""
 
-    __slots__ = ("_held", "_tidy", "ended")
+    __slots__ = ("_held", "_tidy", "ended", "surplus")
 
     def __init__(self) -> None:
         self._held = b""
         self._tidy = True
         """Whether all that came out so far ends like an event of an engine."""
         self.ended = False
+        self.surplus = False
+        """Whether more came than belongs to the body: it is dropped, and the connection is good for nothing more."""
 
     def feed(self, data: bytes) -> bytes:
         """Whole chunks as they came, less the last, empty one, which sets `ended`; the rest is held.
 
-        A chunk that is too large to be held comes out as several. Bytes after the last are an error.
+        A chunk that is too large to be held comes out as several.
         """
         if self._held:
             data = self._held + data
@@ -119,7 +121,10 @@ class ChunkBorders:
                 break
             length = chunk_length(data[at:line])
             if length == 0:
-                self.ended = _last_ends(data, line + 2)
+                last = data.find(b"\r\n\r\n", line)  # after the trailers
+                if last < 0 and size - line > MAX_HEAD:
+                    raise BadAnswerError("trailers without an end")
+                self.ended, self.surplus = last >= 0, 0 <= last < size - 4
                 break
             end = line + length + 4
             if end > size:
@@ -162,16 +167,6 @@ def _check_incomplete(data: bytes, at: int) -> None:
     """A chunk size may still be on its way, but not for long."""
     if len(data) - at >= _SIZE_LINE or b"\n" in data[at:]:
         raise BadAnswerError("not a chunk size")
-
-
-def _last_ends(data: bytes, after_size: int) -> bool:
-    """Whether the last chunk and its trailers are complete; nothing may follow them."""
-    end = data.find(b"\r\n\r\n", after_size - 2)
-    if end < 0:
-        return False
-    if end + 4 != len(data):
-        raise BadAnswerError("bytes after the last chunk")
-    return True
 
 
 def dechunk(framed: bytes) -> bytes:

@@ -26,7 +26,7 @@ class Connection(asyncio.Protocol):
     """One connection to an engine."""
 
     __slots__ = (
-        "_asker", "_begun", "_borders", "_got", "_head", "_hung", "_left", "_parts", "_pool", "_requests", "_sink",
+        "_asker", "_begun", "_borders", "_got", "_head", "_left", "_parts", "_pool", "_requests", "_sink", "_spent",
         "_transport", "idle_since",
     )  # fmt: skip
 
@@ -35,7 +35,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self.idle_since = 0.0
         self._requests = 0
-        self._hung = False
+        self._spent = False
+        """Whether it takes no further request, whatever the answer says: it was hung up, or more came than that."""
         self._asker: Asker | None = None
         self._sink: Sink | None = None
         self._begun: Begun | None = None
@@ -81,8 +82,13 @@ class Connection(asyncio.Protocol):
             if borders is not None:
                 data = borders.feed(data)
                 ended = borders.ended
+            elif self._left is not None:
+                if len(data) > self._left:
+                    data, self._spent = data[: self._left], True
+                self._left -= len(data)
+                ended = self._left == 0
             else:
-                ended = self._count(data)
+                ended = False
         except BadAnswerError:
             self._fail(LegError("bad-answer"))
             return
@@ -93,15 +99,6 @@ class Connection(asyncio.Protocol):
                 self._sink.segment(data)
             else:
                 self._hold(data)
-
-    def _count(self, data: bytes) -> bool:
-        """Whether a body with a known length is complete."""
-        if self._left is None:
-            return False
-        self._left -= len(data)
-        if self._left < 0:
-            raise BadAnswerError("more bytes than content-length")
-        return self._left == 0
 
     def _ended(self, data: bytes) -> None:
         """The last of the body; whoever waits for it is told once nobody owns the connection any more."""
@@ -164,7 +161,9 @@ class Connection(asyncio.Protocol):
 
     def _free(self) -> None:
         """The answer is complete, and nobody owns the connection any more."""
-        keep = not self._hung and self._head is not None and self._head.keep_alive
+        borders = self._borders
+        spent = self._spent or (borders is not None and borders.surplus)
+        keep = not spent and self._head is not None and self._head.keep_alive
         self._asker = self._sink = self._head = self._borders = None
         if keep:
             self._pool.put_back(self)
@@ -177,7 +176,7 @@ class Connection(asyncio.Protocol):
         """An answer without a length ends here; anything else is cut short."""
         head, borders = self._head, self._borders
         if head is not None and not head.chunked and head.length is None:
-            self._hung = True
+            self._spent = True
             self._ended(borders.finish() if isinstance(borders, EventBorders) else b"")
         return False
 
@@ -208,7 +207,7 @@ class Connection(asyncio.Protocol):
         A closed sending side makes the engine abort what it computes; what it had finished can still be read.
         """
         self._asker = heir
-        self._hung = True
+        self._spent = True
         self._pool.outbox.flush()
         if self._transport is not None and self._transport.can_write_eof():
             self._transport.write_eof()

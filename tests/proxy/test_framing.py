@@ -4,8 +4,6 @@ from hypothesis import strategies as st
 
 from disaggc.proxy.framing import LAST_CHUNK, BadAnswerError, ChunkBorders, chunk, chunks, dechunk, parse_head
 
-HUGE = bytes(range(256)) * (12 << 10)
-FRAMED_HUGE = chunk(b"before") + chunk(HUGE) + chunk(b"after") + LAST_CHUNK
 bodies = st.lists(st.binary(min_size=1, max_size=40), max_size=8)
 
 
@@ -50,11 +48,11 @@ def test_noise_never_crashes(noise, sizes):
     [
         b"zz\r\n",
         b"5\r\nhelloXX",
-        b"0\r\n\r\nmore",
         b"-1\r\n",
         b"0x5\r\nhello\r\n",
         b"1_0\r\n",
         b"fffffffff\r\n",
+        b"0\r\n" + b"a: b\r\n" * 20_000,
     ],
 )
 def test_broken_framing_is_refused(bad):
@@ -62,15 +60,24 @@ def test_broken_framing_is_refused(bad):
         ChunkBorders().feed(bad)
 
 
+@pytest.mark.parametrize("last", [LAST_CHUNK, b"0;x=y\r\nage: 0\r\n\r\n"])
+@pytest.mark.parametrize("more", [b"", b"more", LAST_CHUNK])
+def test_what_follows_the_last_chunk_is_dropped_and_told(last, more):
+    borders = ChunkBorders()
+    assert borders.feed(chunk(b"a") + last + more) == chunk(b"a")
+    assert (borders.ended, borders.surplus) == (True, more != b"")
+
+
 @given(st.integers(0, 70000))
 def test_a_huge_chunk_comes_out_as_several(first):
-    borders, out = ChunkBorders(), []
-    for piece in cut(FRAMED_HUGE, [first, *[65536] * 100]):
-        let = borders.feed(piece)
-        out += chunks(let)
-        assert not let or out[-1][1] == len(let)  # whole chunks at any time
-    assert b"".join(b for _, _, b in out) == b"before" + HUGE + b"after"
-    assert max(len(b) for _, _, b in out) < len(HUGE)
+    body = bytes(range(256)) * (12 << 10)
+    framed = chunk(b"before") + chunk(body) + chunk(b"after") + LAST_CHUNK
+    borders, out = ChunkBorders(), b""
+    for piece in cut(framed, [first, *[65536] * 100]):
+        out += borders.feed(piece)
+        assert len(dechunk(out)) <= len(body) + 11  # whole chunks at any time
+    assert dechunk(out) == b"before" + body + b"after"
+    assert max(len(b) for _, _, b in chunks(out)) < len(body)
     assert borders.ended
 
 

@@ -226,6 +226,25 @@ def test_a_stream_that_breaks_off_says_so(head):
     assert reply.events[-1]["error"]["code"] == 502
 
 
+STRAY = whole({"choices": [{"index": 0, "text": "stray", "finish_reason": "length"}]})
+ONE = {"choices": [{"index": 0, "text": "ab", "finish_reason": "length"}]}
+
+
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_an_engine_says_beyond_its_answer_is_dropped_with_the_connection(stream, apart):
+    framings = [
+        streamed(BODY), [HEAD + b"content-length: %d\r\n\r\n" % len(BODY) + BODY]
+    ] if stream else [whole(ONE)]  # fmt: skip
+    pieces = [[b"".join(framing)] for framing in framings]
+    answers = [one + STRAY if apart else [one[0] + STRAY[0]] for one in pieces]
+    replies, _ = ask(answers, {"model": "m", "prompt": "hi", "max_tokens": 4, "stream": stream})
+    for reply in replies:
+        assert reply.status == 200
+        assert b"stray" not in reply.body
+        assert (texts(reply) if stream else reply.json["choices"][0]["text"]) == "ab"
+
+
 # --- laws ---
 
 pieces = st.lists(
