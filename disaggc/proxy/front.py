@@ -106,14 +106,24 @@ class Front(Outlet):
             return
         if b"expect" in request.headers:
             self._expecting = False
-        if self._queue is None:
-            self._queue = deque()
-        if len(self._queue) == _MAX_PIPELINED:
+        queue = self._wait()
+        if len(queue) == _MAX_PIPELINED:
             self.refuse(RefusedError(400, "too many requests ahead of their answers"))
-            return
-        self._queue.append(request)
+        else:
+            queue.append(request)
+
+    def body_begun(self) -> None:
+        """Ahead of an answer, no more of it is read: what waits here would count as nobody's memory."""
+        if self.running is not None:
+            self._wait()
+
+    def _wait(self) -> deque[Request]:
+        """Read no more until the answer under way is out; what has to wait for that."""
         if self.transport is not None:
             self.transport.pause_reading()
+        if self._queue is None:
+            self._queue = deque()
+        return self._queue
 
     def client_caught_up(self) -> None:
         """What was written is with the client."""
@@ -126,8 +136,7 @@ class Front(Outlet):
             self._go_on()
             return
         self._expecting = True
-        if self._queue is None:
-            self._queue = deque()
+        self._wait()
 
     def _go_on(self) -> None:
         self._expecting = False
@@ -191,8 +200,7 @@ class Front(Outlet):
             self._say(refused)
             return
         self._refusal = refused
-        if self._queue is None:
-            self._queue = deque()
+        self._wait()
 
     def _say(self, refused: RefusedError) -> None:
         """The last answer."""

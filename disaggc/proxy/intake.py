@@ -77,6 +77,10 @@ class Intake(asyncio.Protocol):
         """The client sends its body once it is told to."""
         raise NotImplementedError
 
+    def body_begun(self) -> None:
+        """A body is on its way, and more of it than came with its head."""
+        raise NotImplementedError
+
     def data_received(self, data: bytes) -> None:
         """Bytes of requests."""
         if self.closing:
@@ -122,6 +126,7 @@ class Intake(asyncio.Protocol):
         elif self._in_body:
             self._counted = self.receiving = True
             bodies.hold(self, self._body_size)
+            self.body_begun()
             for other in bodies.too_old(self.service.bounds.held_bytes):
                 other.refuse(RefusedError(503, "too much of unfinished requests is waiting", retry_after=1))
         else:

@@ -122,6 +122,24 @@ def test_bodies_on_their_way_are_limited_together_and_the_oldest_give_way(monkey
     run(go())
 
 
+def test_a_body_ahead_of_an_answer_is_not_read_before_its_turn():
+    async def go():
+        async with Stack(decodes=[Engine("d0", step_s=0.1, tokens=8)]).up() as s:
+            raw = json.dumps(prompt(padding="x" * (6 << 20))).encode()
+            reader, writer = await s.connect()
+            writer.write(request(prompt(stream=True, max_tokens=8)))
+            await reader.readuntil(b"t0 ")
+            writer.write(HEAD + b"Content-Length: %d\r\n\r\n" % len(raw) + raw)
+            await asyncio.sleep(0.3)
+            assert 0 < s.worker._service.bodies.held < 1 << 20
+            assert b"[DONE]" in await reader.readuntil(b"0\r\n\r\n")
+            assert (await asyncio.wait_for(read_reply(reader), 5)).status == 200
+            assert s.worker._service.bodies.held == 0
+            writer.close()
+
+    run(go())
+
+
 @pytest.mark.parametrize(
     "start", [HEAD + b"Content-Length: 1000\r\n\r\n", HEAD + b"Transfer-Encoding: chunked\r\n\r\n3e8\r\n"]
 )
