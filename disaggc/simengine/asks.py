@@ -8,26 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from disaggc.simengine.conversations import Body, conversation, conversations
 from disaggc.simengine.fields import wrong_field
 from disaggc.simengine.options import Options
+from disaggc.simengine.refusal import RefusedError
 from disaggc.simengine.tokens import tokenize
 
-Body = dict[str, Any]
 MOST_CHOICES = 16384
 """vLLM's own default of VLLM_MAX_N_SEQUENCES."""
-
-
-class RefusedError(Exception):
-    """The request is not served. handled: it got as far as vLLM's own code, which then lets prefill's KV go."""
-
-    def __init__(
-        self, status: int, message: str, *, kind: str = "", param: str | None = None, handled: bool = True
-    ) -> None:
-        super().__init__(message)
-        names = {400: "BadRequestError", 401: "Unauthorized", 404: "NotFoundError"}
-        self.status, self.handled = status, handled
-        kind = names.get(status, "InternalServerError")
-        self.said = {"error": {"message": message, "type": kind, "param": param, "code": status}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +41,8 @@ class Ask:
     distinct: bool
     tool: str | None
     """Name of the function the answer calls."""
+    batch: bool = False
+    """Each prompt is a conversation of its own."""
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -70,7 +60,8 @@ def parse_body(raw: bytes) -> Body:
 def read_ask(api: str, body: Body, options: Options) -> Ask:
     """What is asked; RefusedError as vLLM would."""
     check_fields(api, body)
-    stream = body.get("stream") is True
+    batch = api == "batch"
+    stream = body.get("stream") is True and not batch
     if body.get("stream_options") and not stream:
         raise RefusedError(400, "Stream options can only be defined when `stream=True`.", handled=False)
     params = body.get("kv_transfer_params") or {}
@@ -79,6 +70,7 @@ def read_ask(api: str, body: Body, options: Options) -> Ask:
     if model not in options.served:
         raise RefusedError(404, f"The model `{model}` does not exist.", param="model")
     prompts = _prompts(api, body, params)
+    api = "chat" if batch else api
     room = options.max_model_len - max(map(len, prompts))
     max_tokens = _max_tokens(api, body, limit=options.max_model_len, room=room)
     least = _integer(body, "min_tokens", 0, low=0)
@@ -111,7 +103,8 @@ def read_ask(api: str, body: Body, options: Options) -> Ask:
         stop_ids=frozenset(body.get("stop_token_ids") or ()),
         ends_after=max(ends, least, 1) if ends is not None else None,
         distinct=bool(body.get("temperature", 1.0)),
-        tool=_tool(body),
+        tool=None if batch else _tool(body),
+        batch=batch,
         params=params,
     )
 
@@ -169,6 +162,8 @@ def _prompts(api: str, body: Body, params: Mapping[str, Any]) -> tuple[array[int
             found = tuple(_one_prompt(p) for p in prompt)
         else:
             found = (_one_prompt(prompt),)
+    elif api == "batch":
+        found = tuple(map(tokenize, conversations(body)))
     else:
         given = params.get("prompt_token_ids")
         found = (
@@ -193,36 +188,6 @@ def _one_prompt(prompt: object) -> array[int]:
     raise RefusedError(
         400, "prompt: Input should be a string or a list of token ids", param="prompt", handled=False
     )
-
-
-def conversation(api: str, body: Body) -> str:
-    """The text a chat template would make: every role and content, and the tools."""
-    turns: list[Any] = []
-    if api == "responses":
-        said = body.get("input")
-        turns = [{"role": "user", "content": said}] if isinstance(said, str) else list(said or ())
-        if body.get("instructions"):
-            turns.insert(0, {"role": "system", "content": body["instructions"]})
-    else:
-        messages = body.get("messages")
-        if messages is None:
-            raise RefusedError(400, "messages: Field required", param="messages", handled=False)
-        turns = messages
-        if body.get("system"):
-            turns = [{"role": "system", "content": body["system"]}, *turns]
-    parts = [f"<|{t.get('role', 'user')}|>\n{_content(t)}\n" for t in turns if isinstance(t, dict)]
-    if not parts:
-        raise RefusedError(400, "no messages", param="messages")
-    tools = json.dumps(body["tools"], sort_keys=True) + "\n" if body.get("tools") else ""
-    return tools + "".join(parts) + "<|assistant|>\n"
-
-
-def _content(turn: Mapping[str, Any]) -> str:
-    content = turn.get("content")
-    if isinstance(content, list):
-        content = "".join(str(p.get("text", "")) for p in content if isinstance(p, dict))
-    calls = json.dumps(turn["tool_calls"], sort_keys=True) if turn.get("tool_calls") else ""
-    return f"{content or ''}{calls}"
 
 
 def _logprobs(api: str, body: Body) -> int | None:

@@ -104,6 +104,10 @@ _EVERYWHERE: dict[str, tuple[Check, str]] = {
 _BY_API: dict[str, dict[str, tuple[Check, str]]] = {
     "completions": {"logprobs": (_count, "a valid integer")},
     "chat": {"logprobs": (_flag, "a valid boolean")},
+    "batch": {
+        "logprobs": (_flag, "a valid boolean"),
+        "messages": (lambda v: bool(v) and _list_of(_objects)(v) and all(v), "a list of conversations"),
+    },
     "responses": {"input": (_text_or(_objects), "a valid string or a list of dictionaries")},
     "messages": {"system": (_text_or(_objects), "a valid string or a list of dictionaries")},
     "tokenize": {"prompt": (_text, "a valid string")},
@@ -120,7 +124,7 @@ _INSIDE = (
     ("stream_options", "continuous_usage_stats", _flag, "a valid boolean"),
     ("vllm_xargs", "sim_tokens", _number, "a valid number"),
 )
-_NEEDED = {"embeddings": ("input",), "detokenize": ("tokens",)}
+_NEEDED = {"batch": ("messages",), "embeddings": ("input",), "detokenize": ("tokens",)}
 
 
 def wrong_field(api: str, body: dict[str, Any]) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from disaggc.simengine.answers import ERROR, Answer
-from disaggc.simengine.asks import Ask, RefusedError, parse_body, read_ask
+from disaggc.simengine.asks import Ask, parse_body, read_ask
 from disaggc.simengine.demand import usable
 from disaggc.simengine.events import Shape
 from disaggc.simengine.exchange import KvExchange
@@ -19,6 +19,7 @@ from disaggc.simengine.http import Call, Connection
 from disaggc.simengine.injection import Injection
 from disaggc.simengine.options import Options
 from disaggc.simengine.page import metrics_page
+from disaggc.simengine.refusal import RefusedError
 from disaggc.simengine.scheduler import Scheduler
 from disaggc.simengine.sequence import Sequence, Wish
 from disaggc.simengine.sundries import SMALL, models
@@ -26,6 +27,7 @@ from disaggc.simengine.sundries import SMALL, models
 GENERATION = {
     "/v1/completions": "completions",
     "/v1/chat/completions": "chat",
+    "/v1/chat/completions/batch": "batch",
     "/v1/responses": "responses",
     "/v1/messages": "messages",
 }

@@ -93,7 +93,10 @@ class Whole:
             "system_fingerprint": self._fingerprint,
             "usage": counts.openai(),
             **(
-                {"prompt_logprobs": None, "prompt_token_ids": choices[0].prompt_ids}
+                {
+                    "prompt_logprobs": None,
+                    "prompt_token_ids": None if self.ask.batch else choices[0].prompt_ids,
+                }
                 if self.ask.api == "chat"
                 else {}
             ),

@@ -6,7 +6,8 @@ import json
 from hashlib import blake2b
 from typing import Any
 
-from disaggc.simengine.asks import check_fields, conversation
+from disaggc.simengine.asks import check_fields
+from disaggc.simengine.conversations import conversation
 from disaggc.simengine.options import Options
 from disaggc.simengine.tokens import detokenize, tokenize
 

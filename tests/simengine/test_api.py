@@ -8,9 +8,10 @@ import contextlib
 import pytest
 
 from disaggc.simengine import frontend
-from disaggc.simengine.asks import RefusedError, read_ask
+from disaggc.simengine.asks import read_ask
 from disaggc.simengine.fields import wrong_field
 from disaggc.simengine.options import read_options
+from disaggc.simengine.refusal import RefusedError
 from disaggc.simengine.sundries import SMALL
 from disaggc.simengine.tokens import WORD_IDS, WORDS, detokenize, tokenize
 from tests.proxy.harness import request
@@ -109,6 +110,49 @@ def test_choices_and_batches():
         texts[event["choices"][0]["index"]] += event["choices"][0]["text"]
     assert set(texts.values()) == {greedy["choices"][0]["text"]}
     assert events[-2]["usage"]["completion_tokens"] == 8
+
+
+BATCH = {**CHAT, "messages": [CHAT["messages"], [{"role": "user", "content": "somebody else's"}]]}
+
+
+def test_a_batch_answers_every_conversation_as_if_it_were_alone():
+    async def ask(double):
+        alone = [
+            (await double.post("/v1/chat/completions", {**CHAT, "messages": m})).json
+            for m in BATCH["messages"]
+        ]
+        batch = {**BATCH, "stream": True, "return_token_ids": True}
+        return alone, (await double.post("/v1/chat/completions/batch", batch)).json
+
+    alone, batch = one(ask=ask)
+    assert batch["object"] == "chat.completion"
+    assert [c["index"] for c in batch["choices"]] == [0, 1]
+    assert [c["message"] for c in batch["choices"]] == [a["choices"][0]["message"] for a in alone]
+    assert [len(c["token_ids"]) for c in batch["choices"]] == [6, 6]
+    assert batch["prompt_token_ids"] is None
+    for figure in ("prompt_tokens", "completion_tokens", "total_tokens"):
+        assert batch["usage"][figure] == sum(a["usage"][figure] for a in alone)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"messages": CHAT["messages"]}, "messages: Input should be a list of conversations"),
+        ({"messages": [[]]}, "messages: Input should be a list of conversations"),
+        ({"messages": None}, "messages: Field required"),
+        ({"n": 2}, "do not support `n > 1`"),
+        ({"use_beam_search": True}, "do not support beam search"),
+        ({"tool_choice": "auto"}, "do not support tools"),
+        ({"kv_transfer_params": {"prompt_token_ids": [1]}}, "prompt_token_ids"),
+    ],
+)
+def test_what_a_batch_cannot_have(change, words):
+    async def ask(double):
+        return await double.post("/v1/chat/completions/batch", {**BATCH, **change})
+
+    reply = one(ask=ask)
+    assert reply.status == 400
+    assert words in reply.json["error"]["message"]
 
 
 def test_stops_cut_the_text_and_say_why():
@@ -247,6 +291,7 @@ GOOD = {
     "chat": {"messages": CHAT["messages"]},
     "responses": {"input": "x"},
     "messages": {"messages": CHAT["messages"], "max_tokens": 4},
+    "batch": {"messages": [CHAT["messages"]]},
 }
 
 

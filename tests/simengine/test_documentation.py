@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from disaggc.simengine import engine, options
+from disaggc.simengine import engine, frontend, options
 from disaggc.simengine.faults import Fault, Kind, When, read_fault
+from disaggc.simengine.sundries import SMALL
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "sim-engine.md").read_text(encoding="utf-8")
 
@@ -34,6 +35,16 @@ def test_every_path_of_the_admin_port_is_listed():
     paths = re.findall(r"case \"(GET|POST|DELETE)\", \"(/\w+)\"", source)
     assert len(paths) == 6
     assert [p for p in paths if f"| `{p[0]} {p[1]}` |" not in TEXT] == []
+
+
+def test_every_path_of_the_api_is_named():
+    cases = re.findall(
+        r"case ((?:\"/[\w/]+\"(?: \| )?)+):", Path(frontend.__file__).read_text(encoding="utf-8")
+    )
+    paths = [*frontend.GENERATION, *SMALL, *re.findall(r"/[\w/]+", " ".join(cases))]
+    assert len(paths) == 14
+    paths[paths.index("/v1/chat/completions/batch")] = "/batch"
+    assert [path for path in paths if f"`{path}`" not in TEXT] == []
 
 
 def test_the_examples_are_faults():
