@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from disaggc.catalog.sizing import dcp_allowed
 from disaggc.ir.plan import Role, Shape
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService, ResolvedSpec, RoleChoices
 from disaggc.spec.model import ShapeChoices
@@ -77,4 +78,7 @@ def widest_shapes(service: ResolvedService, part: Part, group: NodeGroupFacts) -
         for pp in pps:
             for dp in dps:
                 if tp * pp * dp <= total:
-                    yield Shape(tp=tp, pp=pp, dp=dp, ep=tp * dp if service.model.is_moe and dp > 1 else 1)
+                    ep = tp * dp if service.model.is_moe and dp > 1 else 1
+                    for dcp in choice.dcp:
+                        if dcp_allowed(service.model, tp, dcp) is None:
+                            yield Shape(tp=tp, pp=pp, dp=dp, ep=ep, dcp=dcp)

@@ -30,6 +30,16 @@ def sample(name: str) -> dict:
     return json.loads(path.read_text())
 
 
+@pytest.mark.parametrize(("flags", "size"), [((), 1), (("--decode-context-parallel-size", "4"), 4)])
+def test_prefill_says_by_how_many_ranks_its_kv_is_shared(flags, size):
+    async def go():
+        async with up(Double(*transfer(), "--tensor-parallel-size", "4", *flags)) as (double,):
+            return await double.prefill(prompt(20))
+
+    told = run(go())
+    assert (told["tp_size"], told["dcp_size"]) == (4, size)
+
+
 @pytest.mark.parametrize(
     ("file", "path"),
     [("prefill_response.json", "/v1/completions"), ("prefill_response_chat.json", "/v1/chat/completions")],

@@ -57,6 +57,15 @@ RULE = SpecRule(
         #          ^ DGC308
             constraints: {mode: colocated, colocated: {tp: [4], pp: [1], dp: [1]}}
         """,
+        """
+        cluster: {nodes: {h100: {accelerator: {memory: 9GiB}}}}
+        services:
+          chat:
+            model: {id: deepseek-ai/DeepSeek-V2-Lite, weights: /models/lite}
+        #          ^ DGC308
+            engine: {settings: {max-model-len: 163840}}
+            constraints: {mode: colocated, colocated: {tp: [8], pp: [1], dp: [1]}}
+        """,
     ),
     passes=(
         """
@@ -64,6 +73,14 @@ RULE = SpecRule(
           chat:
             model: {id: deepseek-ai/DeepSeek-R1, weights: /models/r1}
             constraints: {mode: colocated, colocated: {tp: [8], pp: [2], dp: [1]}}
+        """,
+        """
+        cluster: {nodes: {h100: {accelerator: {memory: 9GiB}}}}
+        services:
+          chat:
+            model: {id: deepseek-ai/DeepSeek-V2-Lite, weights: /models/lite}
+            engine: {settings: {max-model-len: 163840}}
+            constraints: {mode: colocated, colocated: {tp: [8], pp: [1], dp: [1], dcp: [1, 8]}}
         """,
     ),
     suppressible=False,
