@@ -179,6 +179,9 @@ def test_what_no_request_saw_is_no_figure(capsys, spec):
     assert code == 0
     row = next(line for line in out.splitlines() if line.strip().startswith("2P2D"))
     assert row.split()[:4] == ["2P2D", "20", "20", "-"]
+    _, out, _ = run(capsys, spec, "--mode", "2P2D", "--bench", "16k/128/4", "--requests", 20, "--range")
+    ends = [line.split() for line in out.splitlines() if line.split()[:1] in (["low"], ["high"])]
+    assert [end[:4] for end in ends] == [["low", "20", "-", "-"], ["high", "20", "-", "-"]]
     assert "20 of 20 requests longer than the context limit" in out
 
 

@@ -109,9 +109,7 @@ _OF_RUN: tuple[tuple[str, _Figure, Callable[[float], str]], ...] = (
 
 
 def _cells(run: Run, number: int, *, first: bool) -> Iterator[str]:
-    seen = run.classes[number]
-    answered = seen.requests > seen.failed
-    yield from (shown(of(seen)) if answered or title == "failed" else "-" for title, of, shown in _OF_CLASS)
+    yield from _of_class([run.classes[number]], max)
     if not first:
         return
     for _, figure, shown in _OF_RUN:
@@ -120,12 +118,19 @@ def _cells(run: Run, number: int, *, first: bool) -> Iterator[str]:
     yield _in_use(run.utilisation)
 
 
+def _of_class(seen: Sequence[ClassRun], pick: Callable[[Iterable[float]], float]) -> Iterator[str]:
+    """Its cells; where one of the runs answered nothing there is no latency to tell."""
+    answered = all(c.requests > c.failed for c in seen)
+    for title, of, shown in _OF_CLASS:
+        yield shown(pick([of(c) for c in seen])) if answered or title == "failed" else "-"
+
+
 def _ends(
     done: Simulated, number: int, pick: Callable[[Iterable[float]], float], *, first: bool
 ) -> Iterator[str]:
     """The same cells at one end of their ranges."""
     runs = (done.run, *done.ends)
-    yield from (shown(pick([of(r.classes[number]) for r in runs])) for _, of, shown in _OF_CLASS)
+    yield from _of_class([r.classes[number] for r in runs], pick)
     if not first:
         return
     for _, figure, shown in _OF_RUN:
