@@ -16,6 +16,7 @@ from disaggc.perf.predict import predict
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService
 from tests.fidelity.line import Line
 from tests.fidelity.points import number
+from tests.fidelity.recipes import kv_bytes
 from tests.fidelity.subjects import accelerator_of, facts_of, group_of
 from tests.perf.perf_cases import exact, load, nodes, resolved, service
 
@@ -107,6 +108,7 @@ def _service(row: dict[str, str], facts: ModelFacts) -> ResolvedService:
         max_model_len=max(2048, math.ceil(1.4 * (isl + osl))),
         settings={"max-num-seqs": 4096} if cap > 2000 else None,
         speculative=_MTP if row["spec_decoding"] == "mtp" else None,
+        kv_bytes=kv_bytes(facts.id, row["gpu"], row["precision"], engine=row["framework"], source="recipes"),
     )
 
 

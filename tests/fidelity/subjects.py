@@ -19,6 +19,7 @@ from disaggc.perf.memory import NoFit
 from disaggc.perf.models import Models
 from disaggc.resolve.model import Lengths, NodeGroupFacts, ResolvedService
 from tests.fidelity.points import Point
+from tests.fidelity.recipes import kv_bytes
 from tests.fidelity.shapes import copies_of, shape_of
 from tests.perf.perf_cases import CATALOG, load, nodes, resolved, service
 
@@ -187,7 +188,6 @@ def _service(point: Point, facts: ModelFacts, layout: Layout) -> ResolvedService
     cap = int(point.concurrency) if math.isfinite(point.concurrency) else None
     running = max(p.replicas * p.shape.dp for p in layout.pools if p.role is not Role.PREFILL)
     sequences = max(1024, math.ceil(1.3 * (cap or 1024) / running))
-    kv = 1.0 if point.backend.startswith("trtllm") and point.precision in {"fp8", "fp4"} else 2.0
     return service(
         facts,
         load(
@@ -198,7 +198,7 @@ def _service(point: Point, facts: ModelFacts, layout: Layout) -> ResolvedService
         ),
         settings={"max-num-seqs": sequences} if cap and cap / running > 700 else None,
         max_model_len=max(2048, math.ceil((point.isl + point.osl) * 1.2)),
-        kv_bytes=kv,
+        kv_bytes=kv_bytes(point.model, point.gpu, point.precision, engine=point.backend, source=point.source),
     )
 
 
