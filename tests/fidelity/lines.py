@@ -14,13 +14,17 @@ from disaggc.perf.calibration.level_fit import fit_level
 from tests.fidelity.asking import Asked
 from tests.fidelity.choices import choices, ratios_on_priors
 from tests.fidelity.columns import Board
-from tests.fidelity.line import Figures, Line, held_out, spread_of
+from tests.fidelity.line import Line, held_out, spread_of
 from tests.fidelity.points import Point
-from tests.fidelity.subjects import facts_of
 from tests.fidelity.systems import fitted, informed
+from tests.fidelity.transfers import transfer_line
 
 HELD_OUT = {"tpot": "tpot", "tok_s_gpu": "total_tps_gpu", "ttft": "ttft_p50"}
 """What the lines of rows held out are about: label -> quantity."""
+_SLOTS = (
+    "recipes limit the batch of decode engines, which the table does not state: where the load asks for more, requests wait "
+    "for a slot, their first token takes seconds at a prefill load below a half, and throughput stays short"
+)
 
 
 def lines_of(board: Board, points: Sequence[Point]) -> tuple[Line, ...]:
@@ -31,7 +35,7 @@ def lines_of(board: Board, points: Sequence[Point]) -> tuple[Line, ...]:
         _levelled_tpot(board.asked),
         _held_out(board),
         _gptoss(board.asked),
-        _transfer(points),
+        transfer_line(points),
         ratios_on_priors(board.asked),
     )
 
@@ -138,7 +142,7 @@ def _held_out(board: Board) -> Line:
             for label, quantity in HELD_OUT.items()
         }
     )
-    return Line(name, bar, figures) if figures else Line(name, bar, missing="no system with six rows")
+    return Line(name, bar, figures, _SLOTS) if figures else Line(name, bar, missing="no system with six rows")
 
 
 def _gptoss(asked: Sequence[Asked]) -> Line:
@@ -162,34 +166,3 @@ def _gptoss(asked: Sequence[Asked]) -> Line:
     figures = {**spread_of(errors), **chosen, **{f"always_1p3d_{k}": v for k, v in always.items()}}
     figures |= {f"prefix_cache_cold_{k}": v for k, v in clean.items()}
     return Line(name, bar, figures, "the table warns that a prefix cache answered prompts in the other cells")
-
-
-_SHORT = 2048.0
-"""Tokens up to which lengths count as short where the long ones are predicted from them."""
-
-
-def _transfer(points: Sequence[Point]) -> Line:
-    """Transfer time as setup + bytes / bandwidth, each prompt length predicted from the others."""
-    name, bar = "KV transfer time: setup + bytes / bandwidth, leave one length out", "3.9 % / 1.0 %"
-    figures: Figures = {}
-    for source in dict.fromkeys(p.source for p in points if "kv_s" in p.measured):
-        rows = sorted((p for p in points if p.source == source and "kv_s" in p.measured), key=lambda p: p.isl)
-        facts = facts_of(rows[0].model, rows[0].precision)
-        if facts is None or len(rows) < 4:
-            continue
-        fit = fit_relative(
-            [[1.0, p.isl * facts.kv_bytes_per_token] for p in rows], [p.value("kv_s") for p in rows]
-        )
-        figures[f"{source}_mape"] = spread_of(fit.left_out)["mape"]
-        short = [p for p in rows if p.isl <= _SHORT]
-        if 2 <= len(short) < len(rows):
-            near = fit_relative(
-                [[1.0, p.isl * facts.kv_bytes_per_token] for p in short], [p.value("kv_s") for p in short]
-            )
-            far = [
-                near.at((1.0, p.isl * facts.kv_bytes_per_token)) / p.value("kv_s") - 1
-                for p in rows[len(short) :]
-            ]
-            figures[f"{source}_long_from_short_mape"] = spread_of(far)["mape"]
-        figures[f"{source}_gb_s"] = 1e-9 / fit.coefficients[1]
-    return Line(name, bar, figures) if figures else Line(name, bar, missing="no transfer times")

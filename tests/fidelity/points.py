@@ -18,7 +18,7 @@ _CONFIGURATION = (
     "source", "model", "precision", "gpu", "n_gpus", "backend", "mode", "p_workers", "p_parallel", "p_gpus",
     "d_workers", "d_parallel", "d_gpus", "isl", "osl", "concurrency", "rate_rps", "slo",
 )  # fmt: skip
-COLUMNS = (*_CONFIGURATION, "row_id", "nodes", "metric", "value", "unit", "note")
+COLUMNS = (*_CONFIGURATION, "row_id", "nodes", "metric", "value", "unit", "split", "note")
 NEEDED = ("source", "model", "gpu", "mode", "isl", "osl", "metric", "value")
 """Without these no row says anything; others may be missing, which counts as empty."""
 QUANTITIES = {
@@ -61,6 +61,8 @@ class Point:
     note: str
     requests: float
     """Of the run; NaN where the table does not say."""
+    held_back: bool = False
+    """The table says that the row is of another split than those the committed figures come from."""
     measured: dict[str, list[tuple[str, float]]] = field(default_factory=dict)
 
     @property
@@ -196,4 +198,5 @@ def _point(row: dict[str, str]) -> Point:
         rate=number(row["rate_rps"]),
         nominal_osl=number(row["osl"]),
         requests=_requests(row),
+        held_back=row["split"] not in {"", "dev"},
     )
