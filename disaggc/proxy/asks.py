@@ -167,6 +167,9 @@ class Ask(msgspec.Struct, eq=False):
 def parse_ask(api: Api, body: bytes) -> Ask:
     """The request in a body; RefusedError 400 when it is none, or says what the proxy goes by in a wrong type."""
     found = members_of(body)
+    model = value_of(found.get("model"))
+    if model is not None and not isinstance(model, str):
+        raise RefusedError(400, "model: Input should be a valid string")
     size, countable = 0, True
     for name in api.prompts:
         member = found.get(name)
@@ -187,7 +190,7 @@ def parse_ask(api: Api, body: bytes) -> Ask:
         api,
         found,
         stream=stream,
-        model=_model(found),
+        model=model,
         prompt_bytes=size,
         prompt_tokens=tokens,
         countable=countable,
@@ -201,13 +204,6 @@ def parse_ask(api: Api, body: bytes) -> Ask:
 
 def _is_stateful(found: Mapping[str, Raw]) -> bool:
     return flag_of(found, "background") is True or value_of(found.get("previous_response_id")) is not None
-
-
-def _model(found: Mapping[str, Raw]) -> str | None:
-    model = value_of(found.get("model"))
-    if model is None or isinstance(model, str):
-        return model
-    raise RefusedError(400, "model: Input should be a valid string")
 
 
 def _output_limit(api: Api, found: Mapping[str, Raw]) -> int | None:

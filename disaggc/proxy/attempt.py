@@ -71,14 +71,14 @@ class Attempt:
     def alone(self, decode: Replica, now: float) -> None:
         """One leg: the engine prefills too."""
         x = self._x
-        x.service.tally.by_class(x.position, PerClass.LOCAL)
+        x.service.tally.cells[x.row + PerClass.LOCAL] += 1.0
         self._decode_replica = decode
         self._start_decode(None, x.upstream_id, now)
 
     def pair(self, prefill: Replica, decode: Replica, now: float) -> None:
         """Two legs."""
         x = self._x
-        x.service.tally.by_class(x.position, PerClass.REMOTE)
+        x.service.tally.cells[x.row + PerClass.REMOTE] += 1.0
         self._decode_replica = decode
         protocol = self._protocol = x.service.bounds.protocol
         request = f"{x.upstream_id}.r{x.tries}" if x.tries else x.upstream_id

@@ -69,7 +69,7 @@ def count_tokens(x: Generation, usage: Usage | None, events: int) -> None:
         x.note_prompt_tokens(usage.prompt)
     inputs = entry.input_tokens = entry.input_tokens or round(x.prompt_tokens)
     outputs = entry.output_tokens = usage.completion if usage is not None else events
-    cells, row = tally.cells, tally.row(position)
+    cells, row = tally.cells, x.row
     cells[row + PerClass.TOKENS_IN] += inputs
     cells[row + PerClass.TOKENS_OUT] += outputs
     lengths = tally.lengths[position]

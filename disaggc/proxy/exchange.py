@@ -27,8 +27,8 @@ class Exchange:
     """A request being served. Ends exactly once, in `conclude`, and owns nothing after."""
 
     __slots__ = (
-        "calls", "entry", "front", "gone", "last", "lines", "over", "position", "replied", "request", "service",
-        "started", "times", "untaken", "upstream_id",
+        "calls", "entry", "front", "gone", "last", "lines", "over", "position", "replied", "request", "row",
+        "service", "started", "times", "untaken", "upstream_id",
     )  # fmt: skip
 
     def __init__(self, service: Service, front: Front, request: Request) -> None:
@@ -39,7 +39,9 @@ class Exchange:
         self.last = self.started + service.bounds.total_s
         """When its time is over, whatever it does."""
         headers = request.headers
-        self.position = service.position(headers.get(service.class_header, b""))
+        self.position = service.class_positions.get(headers.get(service.class_header, b""), 0)
+        """Of its class among the cells; unknown classes count as the default."""
+        self.row = service.tally.row(self.position)
         self.times = service.tally.times[self.position]
         self.upstream_id = request_id(headers.get(b"x-request-id"))
         self.lines = forwarded(headers)
@@ -189,7 +191,15 @@ class Exchange:
     def _settle(self, now: float, *, keep_alive: bool) -> None:
         """Count, log, and let the client's connection go on."""
         self.untaken = False
-        self._account(now)
+        service, entry = self.service, self.entry
+        total = now - self.started
+        entry.time, entry.total_ms = time.time(), in_ms(total)
+        if self.generates:
+            self._account(total)
+        else:
+            service.tally.cells[Total.OTHER_REQUESTS] += 1.0
+            entry.outcome = entry.outcome or ("ok" if entry.status < 400 else "refused")
+        service.log.write(entry)
         if not self.gone:
             self.front.finished(now, keep_alive=keep_alive and self.request.keep_alive)
         self.forget()
@@ -198,16 +208,9 @@ class Exchange:
         """Let go of what points back here, so that all of it is freed now and not by the collector of cycles."""
         self.calls.clear()
 
-    def _account(self, now: float) -> None:
-        service, entry, position = self.service, self.entry, self.position
-        cells, row = service.tally.cells, service.tally.row(position)
-        total = now - self.started
-        entry.time, entry.total_ms = time.time(), in_ms(total)
-        if not self.generates:
-            cells[Total.OTHER_REQUESTS] += 1.0
-            entry.outcome = entry.outcome or ("ok" if entry.status < 400 else "refused")
-            service.log.write(entry)
-            return
+    def _account(self, total: float) -> None:
+        """By class."""
+        entry, cells, row = self.entry, self.service.tally.cells, self.row
         cells[row + PerClass.REQUESTS] += 1.0
         outcome = entry.outcome
         if outcome == "" and entry.status < 400:
@@ -220,7 +223,6 @@ class Exchange:
             cells[row + _OUTCOMES.get(outcome, other)] += 1.0
         if entry.retries:
             cells[row + PerClass.RETRIES] += entry.retries
-        service.log.write(entry)
 
 
 _OUTCOMES = {

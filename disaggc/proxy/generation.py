@@ -217,4 +217,4 @@ class Generation(Arrival):
     def fall_back(self) -> None:
         """Decode prefills too."""
         self.remote = False
-        self.service.tally.by_class(self.position, PerClass.FALLBACK)
+        self.service.tally.cells[self.row + PerClass.FALLBACK] += 1.0

@@ -132,10 +132,6 @@ class Service:
             self._accepted = authorization
         return good
 
-    def position(self, class_name: bytes) -> int:
-        """Cell position of a class; unknown ones count as the default."""
-        return self.class_positions.get(class_name, 0)
-
     def report_bug(self) -> None:
         """Say where a request met a bug; a traceback has code, never a prompt."""
         kind, _, trace = sys.exc_info()

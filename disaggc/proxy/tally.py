@@ -60,10 +60,6 @@ class Tally:
         """Where the counters of a class start among the cells."""
         return _CLASS_AT + position * _CLASS_STEP
 
-    def by_class(self, position: int, cell: int, amount: float = 1.0) -> None:
-        """Add to a class counter."""
-        self.cells[_CLASS_AT + position * _CLASS_STEP + cell] += amount
-
     def digest(self) -> None:
         """Put what was observed into the cells."""
         for position in range(MAX_CLASSES):
