@@ -47,10 +47,10 @@ class _Details(msgspec.Struct):
 class Counts(msgspec.Struct):
     """An answer's `usage`, by the names of every API."""
 
-    prompt_tokens: int = 0
-    input_tokens: int = 0
-    completion_tokens: int = 0
-    output_tokens: int = 0
+    prompt_tokens: int | None = None
+    input_tokens: int | None = None
+    completion_tokens: int | None = None
+    output_tokens: int | None = None
     prompt_tokens_details: _Details | None = None
     input_tokens_details: _Details | None = None
     cache_read_input_tokens: int | None = None
@@ -58,7 +58,12 @@ class Counts(msgspec.Struct):
     @property
     def prompt(self) -> int:
         """Prompt tokens; 0 = not said."""
-        return self.prompt_tokens or self.input_tokens
+        return self.prompt_tokens or self.input_tokens or 0
+
+    @property
+    def completion(self) -> int:
+        """Generated tokens; 0 = not said."""
+        return self.completion_tokens or self.output_tokens or 0
 
     @property
     def cached(self) -> int | None:
@@ -175,8 +180,7 @@ def usage_apart(framed: bytes) -> tuple[bytes, Usage] | None:
     if said.choices or framed[end - 2 : end] != b"\n\n":
         return None
     counts = said.usage
-    usage = Usage(counts.prompt, counts.completion_tokens or counts.output_tokens, counts.cached or 0)
-    return framed[:line] + framed[end + 2 :], usage
+    return framed[:line] + framed[end + 2 :], Usage(counts.prompt, counts.completion, counts.cached or 0)
 
 
 notable_in = re.compile(

@@ -17,6 +17,8 @@ from disaggc.proxy.events import (
     usage_of,
 )
 from disaggc.proxy.framing import LAST_CHUNK, chunk
+from disaggc.proxy.verdicts import handed_over
+from disaggc.routing.table import Dialect
 
 inner = st.recursive(
     st.none() | st.integers() | st.text(),
@@ -109,6 +111,16 @@ DONE = b"data: [DONE]\n\n"
 @pytest.mark.parametrize("after", [b"", chunk(DONE)])
 def test_usage_in_a_chunk_of_its_own_is_taken_out(before, after):
     assert usage_apart(before + chunk(ONLY_USAGE) + after) == (before + after, Usage(3, 1, 0))
+
+
+def test_a_count_that_is_null_is_none_of_these():
+    said = ONLY_USAGE.replace(b'"completion_tokens":1', b'"completion_tokens":null')
+    assert usage_apart(chunk(said)) == (b"", Usage(3, 0, 0))
+    prefilled = (
+        b'{"choices":[{}],"usage":{"prompt_tokens":3,"completion_tokens":null},"kv_transfer_params":{"a":1}}'
+    )
+    handed = handed_over(prefilled, Dialect.MORIIO_READ)
+    assert (bytes(handed.params), handed.prompt_tokens, handed.cached_tokens) == (b'{"a":1}', 3, None)
 
 
 @pytest.mark.parametrize(
