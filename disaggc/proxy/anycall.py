@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from disaggc.proxy.waiting import RETRY_AFTER_S
 
 if TYPE_CHECKING:
     from disaggc.proxy.answers import Answer
+    from disaggc.proxy.fleet import Fleet, Replica
     from disaggc.proxy.front import Front
     from disaggc.proxy.service import Service
 
@@ -27,6 +29,13 @@ PASSED = {
     b"/v1/messages/count_tokens": b"POST",
 }  # fmt: skip
 """What may be passed on; everything else an engine offers (scaling, sleeping, adapters, profiles) stays private."""
+_STORED = re.compile(rb"/v1/responses/[A-Za-z0-9_\-]{1,128}(/cancel)?")
+
+
+def is_stored(path: bytes, method: bytes) -> bool:
+    """Whether this asks for a response that an engine keeps, or cancels it."""
+    match = _STORED.fullmatch(path)
+    return match is not None and method == (b"POST" if match[1] else b"GET")
 
 
 class AnyCall(Exchange):
@@ -58,7 +67,7 @@ class AnyCall(Exchange):
     def _ask_another(self) -> None:
         """Ask an engine that was not asked yet."""
         now, fleet, request = monotonic(), self.service.fleet, self.request
-        among = [r for r in fleet.servers + fleet.prefills if r.address not in self._tried]
+        among = [r for r in self._engines(fleet) if r.address not in self._tried]
         replica = fleet.choose(among, fleet.for_any, now=now)
         if replica is None:
             raise RefusedError(503 if not self._tried else 502, "no engine is available", retry_after=2)
@@ -74,6 +83,9 @@ class AnyCall(Exchange):
         self.calls = [call]
         replica.circuit.sent()
         call.start(message, now)
+
+    def _engines(self, fleet: Fleet) -> tuple[Replica, ...]:
+        return fleet.servers + fleet.prefills
 
     @property
     def _may_ask_another(self) -> bool:
@@ -114,6 +126,21 @@ class AnyCall(Exchange):
             if call.open:
                 call.replica.circuit.withdrawn()
         super().clean(now)
+
+
+class StoredResponse(AnyCall):
+    """A response that the one engine keeps which made it, as for `background` and `previous_response_id`."""
+
+    __slots__ = ()
+
+    def begin(self) -> None:
+        """Ask that engine."""
+        if len(self.service.fleet.servers) > 1:
+            raise RefusedError(400, "stored responses need one engine, this service has several")
+        self._ask_another()
+
+    def _engines(self, fleet: Fleet) -> tuple[Replica, ...]:
+        return fleet.servers
 
 
 def _scrubbed(body: bytes) -> tuple[bytes, int]:

@@ -21,7 +21,7 @@ from time import monotonic
 import uvloop
 
 from disaggc.proxy.accesslog import AccessLog
-from disaggc.proxy.anycall import PASSED, AnyCall, Health, Unknown
+from disaggc.proxy.anycall import PASSED, AnyCall, Health, StoredResponse, Unknown, is_stored
 from disaggc.proxy.asks import APIS
 from disaggc.proxy.board import Board, Total
 from disaggc.proxy.exchange import Exchange
@@ -51,6 +51,8 @@ def serve(front: Front, request: Request) -> Exchange:
         return AnyCall(service, front, request)
     if path in (b"/health", b"/ready") and method in (b"GET", b"HEAD"):
         return Health(service, front, request)
+    if is_stored(path, method):
+        return StoredResponse(service, front, request)
     return Unknown(service, front, request, known=path in APIS or path in PASSED)
 
 

@@ -60,6 +60,31 @@ def test_no_call_brings_back_what_engines_say_to_each_other():
     run(go())
 
 
+@pytest.mark.parametrize(
+    ("path", "method", "status"),
+    [
+        ("/v1/responses/resp_1", "GET", 200), ("/v1/responses/resp_1?stream=false", "GET", 200),
+        ("/v1/responses/resp_1/cancel", "POST", 200), ("/v1/responses/resp_1/cancel", "GET", 404),
+        ("/v1/responses/resp_1", "POST", 404), ("/v1/responses/resp_1/sleep", "POST", 404),
+        ("/v1/responses/../sleep", "POST", 404), ("/v1/responses/", "GET", 404),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("decodes", [1, 2])
+def test_a_stored_response_is_asked_of_the_one_engine_that_keeps_it(path, method, status, decodes):
+    async def go():
+        async with Stack(decodes=[Engine(f"d{i}") for i in range(decodes)]).up() as s:
+            body = b"" if method == "GET" else json.dumps({"kv_transfer_params": EVIL}).encode()
+            reply = await s.say(request(body, path, method))
+            served = status == 200 and decodes == 1
+            assert reply.status == (200 if served else 400 if status == 200 else 404)
+            assert [(seen["method"], seen["path"], seen["raw"]) for seen in asked(s)] == [
+                (method, path, b"")
+            ] * served
+            assert s.prefills[0].seen == []
+
+    run(go())
+
+
 def test_other_calls_are_json_objects_too():
     async def go():
         async with Stack().up() as s:
