@@ -1,7 +1,8 @@
 """Where ranks of a tensor-parallel group may share the KV of a sequence (dcp), and where vLLM would refuse to start.
 
 The solver, the rules and the checks of a finished plan ask the same function. Connectors are `pairing`'s business.
-Source: vLLM 0.32 and 0.33 config/model.py:1578-1607, v1/worker/cp_utils.py, `supports_dcp` of v1/attention/backends.
+Source: vLLM 0.32 and 0.33 config/model.py:1578-1607, v1/worker/cp_utils.py, `supports_dcp` of v1/attention/backends,
+mla/flashinfer_mla.py:155-161, platforms/cuda.py:121.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from typing import Literal
 
 from disaggc.catalog.facts import AcceleratorFacts, Attention
 from disaggc.catalog.sizing import dcp_allowed, latent_cache
-from disaggc.ir.plan import Shape
+from disaggc.ir.plan import Role, Shape
 from disaggc.resolve.model import ResolvedService
 
+Part = Literal["prefill", "decode", "colocated"]
 BESIDE_STATE_SINCE = (0, 32, 0)
 """Oldest version read that shares KV of layers that stand beside recurrent ones."""
+_TOKENWISE = "FLASHINFER_MLA"
+"""Attention backend that reads shared KV only where neighbouring tokens are on neighbouring ranks."""
 _BACKENDS = frozenset(
     {
         "CUTLASS_MLA", "FLASHINFER", "FLASHINFER_MLA", "FLASHINFER_MLA_SPARSE", "FLASHMLA", "FLASHMLA_SPARSE",
@@ -24,11 +28,22 @@ _BACKENDS = frozenset(
 """Attention backends whose decode kernels return the softmax sums that ranks exchange."""
 
 
+def part_of(role: Role) -> Part:
+    """Whose engine settings reach a role; a flexible pool's engines are neither prefill nor decode."""
+    match role:
+        case Role.PREFILL:
+            return "prefill"
+        case Role.DECODE:
+            return "decode"
+        case Role.COLOCATED | Role.FLEXIBLE:
+            return "colocated"
+
+
 def shared_kv_refusal(
     service: ResolvedService,
     shape: Shape,
     *,
-    part: Literal["prefill", "decode", "colocated"],
+    part: Part,
     accelerator: AcceleratorFacts,
 ) -> str | None:
     """Why engines of this shape would refuse to share KV on these accelerators; None where they do, or dcp is 1."""
@@ -54,13 +69,34 @@ def _kernels(service: ResolvedService, shape: Shape, accelerator: AcceleratorFac
     return None
 
 
-def _settings(
-    service: ResolvedService, shape: Shape, part: Literal["prefill", "decode", "colocated"]
+def blockwise_refusal(
+    service: ResolvedService, shape: Shape, *, part: Part, accelerator: AcceleratorFacts
 ) -> str | None:
-    given = service.settings[part]
-    backend = given.get("attention-backend")
-    if isinstance(backend, str) and backend.upper() not in {"AUTO", *_BACKENDS}:
+    """Why engines that hand KV over cannot read it as NIXL has them share it: block by block, not token by token."""
+    model = service.model
+    if shape.dcp == 1 or service.given.engine.connector.type != "nixl" or not latent_cache(model):
+        return None
+    # what vLLM takes by itself on compute capability 10; boards without a link between them have 12, and other kernels
+    data_centre = accelerator.architecture.startswith("blackwell") and accelerator.link_domain > 1
+    taken = _TOKENWISE if data_centre and not model.kv_extra_bytes_per_token else None
+    if (_backend(service, part) or taken) != _TOKENWISE:
+        return None
+    return (
+        f"NIXL shares KV by blocks (dcp {shape.dcp}), which {_TOKENWISE}, taken on {accelerator.id}, cannot read; "
+        "`attention-backend: CUTLASS_MLA` can"
+    )
+
+
+def _backend(service: ResolvedService, part: Part) -> str | None:
+    """The attention backend that the user names; None where the engine chooses."""
+    given = service.settings[part].get("attention-backend")
+    return given.upper() if isinstance(given, str) and given.upper() != "AUTO" else None
+
+
+def _settings(service: ResolvedService, shape: Shape, part: Part) -> str | None:
+    backend = _backend(service, part)
+    if backend is not None and backend not in _BACKENDS:
         return f"`attention-backend` {backend} cannot share KV (dcp {shape.dcp})"
-    if given.get("enable-return-routed-experts") is True:
+    if service.settings[part].get("enable-return-routed-experts") is True:
         return f"`enable-return-routed-experts` does not go with shared KV (dcp {shape.dcp})"
     return None

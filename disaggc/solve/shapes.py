@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
-from typing import Literal
 
 from disaggc.catalog.sizing import tp_allowed
 from disaggc.ir.plan import Role, Shape
@@ -16,15 +15,8 @@ from disaggc.perf.memory import NoFit
 from disaggc.perf.models import Models
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService, RoleChoices
 from disaggc.resolve.pairing import shape_refusal
-from disaggc.resolve.shared_kv import shared_kv_refusal
+from disaggc.resolve.shared_kv import blockwise_refusal, part_of, shared_kv_refusal
 
-_PARTS: dict[Role, Literal["prefill", "decode", "colocated"]] = {
-    Role.PREFILL: "prefill",
-    Role.DECODE: "decode",
-    Role.COLOCATED: "colocated",
-    Role.FLEXIBLE: "colocated",
-}
-"""Whose engine settings reach a role."""
 _MOST_NODES = 16
 """Nodes one replica may span when nothing smaller fits."""
 
@@ -84,7 +76,7 @@ def _fitting(
         if indivisible is not None:
             refused.append(indivisible)
             continue
-        unshared = shared_kv_refusal(service, shape, part=_PARTS[role], accelerator=group.accelerator)
+        unshared = shared_kv_refusal(service, shape, part=part_of(role), accelerator=group.accelerator)
         if unshared is not None:
             refused.append(unshared)
             continue
@@ -92,7 +84,9 @@ def _fitting(
             refused.append(f"{shape} does not fill whole nodes of {group.per_node} x {group.accelerator.id}")
             continue
         if role in (Role.PREFILL, Role.DECODE):
-            refusal = shape_refusal(service, "prefill" if role is Role.PREFILL else "decode", shape)
+            refusal = shape_refusal(
+                service, "prefill" if role is Role.PREFILL else "decode", shape
+            ) or blockwise_refusal(service, shape, part=part_of(role), accelerator=group.accelerator)
             if refusal is not None:
                 refused.append(refusal)
                 continue

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from disaggc.diagnostics import Diagnostic, error
 from disaggc.ir.plan import Pool, Ratio, Role, ServicePlan
 from disaggc.resolve.model import ResolvedService, ResolvedSpec, RoleChoices
+from disaggc.resolve.shared_kv import blockwise_refusal, part_of, shared_kv_refusal
 
 _OF_MODE = {
     "disaggregated": {Role.PREFILL, Role.DECODE},
@@ -90,12 +91,26 @@ def _constraints(planned: ServicePlan, service: ResolvedService, resolved: Resol
             yield f"has {count} {role.value} replicas, {limits.spare_replicas} of them may fail"
     for pool in planned.pools:
         yield from _shape(pool, _choices(service, pool.role))
+        yield from _shared_kv(pool, service, resolved)
     used = {slot.node for pool in planned.pools for r in pool.replicas for slot in r.slots}
     most, least = limits.max_nodes, service.given.guarantees.nodes
     if most is not None and len(used) > most:
         yield f"takes {len(used)} nodes, the spec allows {most}"
     if least is not None and len(used) < min(least, sum(len(g.nodes) for g in resolved.groups)):
         yield f"takes {len(used)} nodes, {least} are guaranteed"
+
+
+def _shared_kv(pool: Pool, service: ResolvedService, resolved: ResolvedSpec) -> Iterator[str]:
+    """What engines or their kernels refuse; what connectors refuse is a rule about the plan (DGC458)."""
+    group = next((g for g in resolved.groups if g.name == pool.group), None)
+    if group is None:
+        return  # DGC343 says so
+    part = part_of(pool.role)
+    why = shared_kv_refusal(service, pool.shape, part=part, accelerator=group.accelerator)
+    if why is None and pool.role is not Role.COLOCATED:
+        why = blockwise_refusal(service, pool.shape, part=part, accelerator=group.accelerator)
+    if why is not None:
+        yield f"has {pool.shape} in {pool.address}: {why}"
 
 
 def _choices(service: ResolvedService, role: Role) -> RoleChoices:

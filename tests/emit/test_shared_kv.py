@@ -10,6 +10,7 @@ from disaggc.spec.model import ComposeTarget, KubernetesTarget, LocalTarget, Sys
 from disaggc.verify.api import verify
 from tests.emit.emitted import files
 from tests.rules.compiled import sound_plan
+from tests.rules.marked import findings
 
 LITE = "model: {id: deepseek-ai/DeepSeek-V2-Lite, weights: /models/lite}"
 SHARED = f"""
@@ -51,6 +52,9 @@ def test_nothing_is_written_where_nothing_is_shared(target: str):
 def test_the_checker_sizes_the_shared_pool_itself_and_sees_a_degree_that_was_not_asked_for():
     plan, resolved = sound_plan(SHARED)
     assert not verify(plan, resolved)
+    _, other = findings(f"{SHARED}\ncluster: {{nodes: {{h100: {{accelerator: {{type: b200}}}}}}}}")
+    assert other is not None
+    assert any("which FLASHINFER_MLA, taken on b200" in d.message for d in verify(plan, other))
     _, copied = sound_plan(COPIED)
     told = [d.message for d in verify(plan, copied)]
     assert any("has dcp 8 in chat/decode, the spec allows 1" in message for message in told)

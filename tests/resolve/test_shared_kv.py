@@ -9,7 +9,7 @@ import pytest
 from disaggc.catalog.facts import Attention
 from disaggc.ir.plan import Shape
 from disaggc.resolve.pairing import pair_refusal, shape_refusal
-from disaggc.resolve.shared_kv import shared_kv_refusal
+from disaggc.resolve.shared_kv import blockwise_refusal, shared_kv_refusal
 from tests.perf.perf_cases import CATALOG, model, service
 
 R1 = "deepseek-ai/DeepSeek-R1"
@@ -91,6 +91,26 @@ def test_drafts_are_verified_against_blocks_by_two_backends_only():
     assert "verify drafts" in shape_refusal(service(R1, speculative=drafts), "decode", WHOLE)
     named = service(R1, speculative=drafts, settings={"attention-backend": "TOKENSPEED_MLA"})
     assert shape_refusal(named, "decode", WHOLE) is None
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "name", "backend", "reads"),
+    [
+        ("h200", R1, None, True),
+        ("mi300x", R1, None, True),
+        ("b200", R1, None, False),
+        ("b200", R1, "CUTLASS_MLA", True),
+        ("b200", R1, "auto", False),
+        ("h200", R1, "flashinfer_mla", False),
+        ("rtx-pro-6000", R1, None, True),
+        ("b200", "deepseek-ai/DeepSeek-V3.2", None, True),  # sparse attention has backends of its own
+    ],
+)
+def test_what_nixl_shares_by_blocks_is_not_read_by_single_tokens(accelerator, name, backend, reads):
+    one = service(name, settings={} if backend is None else {"attention-backend": backend})
+    facts = CATALOG.accelerator(accelerator)
+    assert (blockwise_refusal(one, WHOLE, part="decode", accelerator=facts) is None) is reads
+    assert blockwise_refusal(one, Shape(tp=8), part="decode", accelerator=facts) is None
 
 
 @pytest.mark.parametrize(
