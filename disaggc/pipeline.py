@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from disaggc.catalog.load import Catalog, load_catalog
 from disaggc.compilation import Checked, Compiled, History, Request, settled
-from disaggc.diagnostics import Outcome, error, has_errors
+from disaggc.diagnostics import Diagnostic, Outcome, error, has_errors
 from disaggc.ir.changes import Baseline, changes
 from disaggc.ir.plan import DeploymentPlan
 from disaggc.resolve.api import resolve
@@ -50,8 +50,19 @@ def check(request: Request, catalog: Catalog | None = None) -> Checked:
     outcome = resolve(loaded.value, catalog or load_catalog())
     found = [*loaded.diagnostics, *outcome.diagnostics]
     if outcome.value is not None:
-        found += check_rules(outcome.value)
+        found += [*_calibrated(outcome.value, texts), *check_rules(outcome.value)]
     return Checked(loaded.value, outcome.value, tuple(found), texts)
+
+
+def _calibrated(resolved: ResolvedSpec, texts: dict[str, str]) -> tuple[Diagnostic, ...]:
+    """What is wrong with the calibration file: a spec whose predictions cannot be made is not valid."""
+    from disaggc.perf.calibration_file import read_calibration
+
+    source = resolved.calibration
+    if source is None:
+        return ()
+    texts[source.path] = source.text
+    return read_calibration(source).diagnostics
 
 
 def compile_plan(

@@ -24,6 +24,7 @@ def calibrate(
         list[Path] | None,
         typer.Argument(
             metavar="RESULTS",
+            parser=out_path,
             help="JSON of `vllm bench serve`, AIPerf or InferenceX, or `vllm bench sweep` folders.",
         ),
     ] = None,

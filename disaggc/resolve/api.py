@@ -70,10 +70,11 @@ def _calibration(loaded: LoadedSpec, read: Reader) -> Outcome[CalibrationSource]
     if name is None:
         return Outcome(None)
     path = ("calibration",)
-    content = read(loaded.beside(path, name), CALIBRATION_LIMIT)
+    where = loaded.beside(path, name)
+    content = read(where, CALIBRATION_LIMIT)
     text = decode(content) if isinstance(content, bytes) else content
     if isinstance(text, Unreadable):
         return Outcome(
             None, (error("DGC206", f"calibration `{name[:80]}`: {text.message}", path, help=text.help),)
         )
-    return Outcome(CalibrationSource(name, text))
+    return Outcome(CalibrationSource(str(where), text))

@@ -141,3 +141,21 @@ def test_nothing_to_fit_is_an_error_without_a_file(tmp_path, capsys):
 def test_wrong_usage(arguments, says, capsys):
     assert main(["calibrate", *arguments]) == 64
     assert says in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_empty_path_is_an_unset_variable_and_not_the_working_directory(capsys):
+    assert main(["calibrate", ""]) == 64
+    assert "the path is empty" in capsys.readouterr().err
+
+
+def test_a_bad_calibration_file_fails_validate_at_its_place(tmp_path, capsys):
+    assert main(["init", str(tmp_path), "--example", "deepseek-r1-mi300x", "-q"]) == 0
+    capsys.readouterr()
+    spec, file = tmp_path / "disaggc.yaml", tmp_path / "mine.yaml"
+    spec.write_text(spec.read_text() + "calibration: mine.yaml\n")
+    file.write_text("version: 1\nprovenance: {tool: x}\nentries:\n  - {model: m, accelerator: x, shape: 3}\n")
+    assert main(["validate", str(spec), "--format", "json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["diagnostics"]
+    assert (found["code"], found["file"], found["line"], found["column"]) == ("DGC206", str(file), 4, 39)
+    assert main(["plan", str(spec), "--refresh=false", "--format", "json"]) == 1
+    assert [d["line"] for d in json.loads(capsys.readouterr().out)["diagnostics"]] == [4]

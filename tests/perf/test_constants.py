@@ -107,12 +107,12 @@ def test_a_measured_entry_without_a_shape_holds_for_every_shape():
     ("text", "says"),
     [
         ("version: 2", "version"),
-        ("a: [", "not well-formed"),
+        ("a: [", "cannot be read"),
         ("version: 1\nprovenance: {tool: x}\nentries: 3", "entries"),
         (CALIBRATION.replace("memory_eff", "memory_efficiency"), "`memory_efficiency` is not a constant"),
         (CALIBRATION.replace("[0.4, 0.5, 0.6]", "[0.6, 0.5, 0.4]"), "not ordered"),
-        (CALIBRATION.replace("1.2", "-1.2"), "below zero"),
-        ("", "valid"),
+        (CALIBRATION.replace("1.2", "-1.2"), "at least 0.01"),
+        ("", "the file is empty"),
     ],
 )
 def test_an_unusable_calibration_file_is_one_clear_finding(text, says):

@@ -21,8 +21,12 @@ _UNIT_GAP = 20.0
 """Factor between a run's end-to-end time and the sum of its parts from which units must be mixed."""
 _FLIGHT_GAP = 50.0
 """The same between requests in flight by Little's law and the cap: queues and drains of short runs stay far below."""
+_MOST_FLIGHT = 3.0
+"""The same upwards: a cap cannot be exceeded, but a median stands for the mean."""
 _UNIT_SURELY = 50.0
 """Factor below the roofline that no prefix cache with a front end of its own, and no speculation, explains."""
+_LEAST_ISL, _LONGEST = 0.5, 1e8
+"""Mean tokens of a request that there can be; InferenceX states nominal lengths, of which nine tenths are sent."""
 _UNIT_SLOW = 2000.0
 """Factor above a single read of the weights that no batch and no context reaches: full ones take a hundred."""
 
@@ -59,8 +63,12 @@ def _unusable(reading: Reading) -> str | None:
 
 def _incomplete(reading: Reading) -> str | None:
     if reading.failed > _MOST_FAILED * max(1, reading.sent):
-        return f"{reading.failed} of {reading.sent} requests failed"
-    if not (math.isfinite(reading.isl) and math.isfinite(reading.osl) and reading.osl >= 1):
+        return f"{reading.failed:,} of {reading.sent:,} requests failed"
+    if reading.completed > reading.sent:
+        return (
+            f"{reading.completed:,} of {reading.sent:,} requests completed: the counts contradict each other"
+        )
+    if not (_LEAST_ISL <= reading.isl <= _LONGEST and 1 <= reading.osl <= _LONGEST):
         return "it does not say how many tokens went in and out"
     if not any(math.isfinite(x) for x in (reading.ttft_s, reading.tpot_s, reading.itl_s)):
         return "it holds no first-token time and no token time"
@@ -130,11 +138,11 @@ def _in_flight(reading: Reading) -> str | None:
     if whole > _UNIT_GAP * reading.duration_s:
         return f"a request takes {whole:.4g} s and the whole run {reading.duration_s:.4g} s: units are mixed"
     flight = reading.completed * whole / reading.duration_s
-    if reading.rate < math.inf or not math.isfinite(cap) or 1 / _FLIGHT_GAP < flight / cap < _FLIGHT_GAP:
+    if reading.rate < math.inf or not math.isfinite(cap) or 1 / _FLIGHT_GAP < flight / cap < _MOST_FLIGHT:
         return None
     return (
         f"{reading.completed} requests of {whole:.4g} s in {reading.duration_s:.4g} s are {flight:.3g} in flight, "
-        f"not {cap:.0f}: units are mixed"
+        f"not {cap:.6g}: units are mixed"
     )
 
 

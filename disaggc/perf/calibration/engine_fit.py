@@ -143,7 +143,7 @@ class _Fitting:
             said = [(row.measured, row.features[0]) for row in levelled]
             wanted = Wanted("decode step", DECODE, self._believed("decode", said))
             line = _line(wanted, [r for r in straight if r.name in kept])
-            best = line if _unseen(line) < _unseen(best) else best
+            best = line if _unseen(line) < _unseen(best) and line.senseless() is None else best
         return self._trusted(best)
 
     def prefill(self, readings: Sequence[Reading]) -> Part | None:
@@ -208,6 +208,9 @@ class _Fitting:
         return [row for i, row in enumerate(found) if i not in gone]
 
     def _trusted(self, part: Part) -> Part | None:
+        if (why := part.senseless()) is not None:
+            self.dropped.append(Dropped(part.title, "left to the priors", why))
+            return None
         if part.unseen_error <= _MOST_ERROR:
             return part
         how = "on its own runs" if part.left_out_error is None else "with each run left out"

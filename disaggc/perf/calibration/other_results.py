@@ -36,7 +36,7 @@ def aiperf_reading(run: Figures, dropped: list[Dropped]) -> Reading:
     names = endpoint.run.get("model_names") if endpoint else None
     model = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
     completed, failed = count("request_count"), count("error_request_count")
-    rate = load.number("request_rate") if load else UNKNOWN
+    rate = load.unbounded("request_rate") if load else UNKNOWN
     per_second = count("request_throughput")
     return Reading(
         name=run.name,
@@ -44,8 +44,8 @@ def aiperf_reading(run: Figures, dropped: list[Dropped]) -> Reading:
         setting=setting_of(run).over(Setting(model=model)),
         isl=count("input_sequence_length"),
         osl=count("output_sequence_length"),
-        concurrency=load.number("concurrency") if load else UNKNOWN,
-        rate=math.inf if math.isnan(rate) else rate,
+        concurrency=load.cap("concurrency") if load else UNKNOWN,
+        rate=rate if rate > 0 else math.inf,
         sent=_whole(completed) + _whole(failed),
         completed=_whole(completed),
         failed=_whole(failed),
@@ -60,14 +60,21 @@ def _whole(value: float) -> int:
     return int(value) if math.isfinite(value) else 0
 
 
+def _said(run: Figures, key: str) -> bool:
+    """A yes or no, as text or not; no where there is none."""
+    value = run.run.get(key)
+    if value is not None and str(value).lower() not in {"true", "false", ""}:
+        run.note(key, "is neither true nor false")
+    return str(value).lower() == "true"
+
+
 def inferencex_reading(run: Figures) -> Reading:
     """A row of InferenceX: seconds already, lengths uniform in 0.8 to 1 of the nominal ones."""
-    cap = run.number("conc")
+    cap = float(run.count("conc")) or UNKNOWN
     workers = run.count("decode_num_workers") or run.count("num_decode_workers")
     width = "decode_tp" if "decode_tp" in run.run else "tp"
-    parallel = run.count(width) if re.match(r"\d+", str(run.run.get(width, ""))) else 0
-    apart = run.run.get("decode_dp_attention", run.run.get("dp_attention", ""))
-    attention = str(apart).lower() == "true"
+    parallel = run.count(width) if re.match(r"[0-9]+", str(run.run.get(width, ""))) else 0
+    attention = _said(run, "decode_dp_attention" if "decode_dp_attention" in run.run else "dp_attention")
     shape = (f"dp{parallel} ep{parallel}" if attention else f"tp{parallel}") if parallel else None
     count = int(10 * cap) if math.isfinite(cap) else 0
     return Reading(
@@ -79,7 +86,7 @@ def inferencex_reading(run: Figures) -> Reading:
                 accelerator=run.text("hw"),
                 shape=shape,
                 replicas=workers or None,
-                kind="pd" if str(run.run.get("disagg", "")).lower() == "true" else "colocated",
+                kind="pd" if _said(run, "disagg") else "colocated",
             )
         ),
         isl=0.9 * run.number("isl"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from disaggc.perf.calibration.geometry import Geometry, geometry_of
 from disaggc.perf.calibration.least_squares import LinearFit
 from disaggc.perf.calibration.level_fit import LevelFit
+from disaggc.perf.constant_bounds import incomplete, out_of_bounds
 from disaggc.perf.constants import Z90, Range
 
 DECODE = ("decode_fixed_s", "decode_per_sequence_s", "decode_per_token_s")
@@ -90,6 +91,15 @@ class Part:
             else:
                 out[name] = Range(0.0, 0.0, min(Z90 * spread, most))
         return out
+
+    def senseless(self) -> str | None:
+        """What no calibration file may state of it; None where it can stand there."""
+        ranges = self.ranges()
+        byte = ranges.pop("kv_byte_s", None)
+        if byte is not None and byte.mid > 0:
+            ranges["kv_bytes_per_s"] = Range(1 / byte.high, 1 / byte.mid, 1 / byte.low)
+        found = (out_of_bounds(name, given) for name, given in ranges.items())
+        return next((why for why in found if why is not None), incomplete(ranges))
 
     def _most(self, column: int) -> float:
         """The constant at which its column alone would explain all of a measured time."""

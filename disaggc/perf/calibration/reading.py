@@ -77,18 +77,28 @@ class Reading:
 
     @property
     def end_to_end_s(self) -> float:
-        """Measured, or the first token and the tokens after it."""
+        """Measured, or the first token and the tokens after it; these alone where no first token is known."""
         if math.isfinite(self.e2e_s):
             return self.e2e_s
-        return self.ttft_s + max(0.0, self.osl - 1) * self.tpot_s
+        first = self.ttft_s if math.isfinite(self.ttft_s) else 0.0
+        return first + max(0.0, self.osl - 1) * self.tpot_s
+
+    @property
+    def decoding_s(self) -> float:
+        """Seconds of a request after its first token: what is left of the whole, or its tokens' own times."""
+        beyond = self.end_to_end_s - self.ttft_s
+        if math.isfinite(beyond):
+            return max(0.0, beyond)
+        each = self.tpot_s if math.isfinite(self.tpot_s) else self.itl_s
+        return max(0.0, self.osl - 1) * each
 
     @property
     def running(self) -> float:
-        """Mean sequences that decode at one time in the whole layout, by Little's law."""
-        decoding = max(0.0, self.end_to_end_s - self.ttft_s)
-        if math.isfinite(self.concurrency) and self.end_to_end_s > 0:
-            return self.concurrency * decoding / self.end_to_end_s
-        return self.completed / self.duration_s * decoding if self.duration_s > 0 else math.nan
+        """Mean sequences that decode at one time in the whole layout, by Little's law; NaN where that is unknown."""
+        whole, decoding = self.end_to_end_s, self.decoding_s
+        if math.isfinite(self.concurrency) and whole > 0:
+            return self.concurrency * min(1.0, decoding / whole) if math.isfinite(decoding) else UNKNOWN
+        return self.completed / self.duration_s * decoding if self.duration_s > 0 else UNKNOWN
 
     @property
     def batch(self) -> float:

@@ -3,57 +3,79 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from disaggc.perf.calibration.figures import Figures
 from disaggc.perf.calibration.reading import UNKNOWN, Dropped, Reading, Requests, RunKind, Setting
+from disaggc.perf.calibration_file import MOST_KV_TOKENS
 
 _KINDS: tuple[RunKind, ...] = ("decode", "prefill", "mixed", "pd", "colocated")
 _LISTS = ("input_lens", "output_lens", "ttfts", "itls")
+_EMPTY = 0.02
+"""Share of answers without a token up to which the rest is taken for the run."""
+_LONGEST = 1e8
+"""Tokens of a prompt or an answer that no model takes."""
 
 
 def setting_of(run: Figures) -> Setting:
     """What `--metadata key=value` says of a run; those keys stand beside the tool's own."""
-    kind = run.text("disaggc_run")
     blocks = run.count("num_gpu_blocks") * run.count("block_size")
     return Setting(
         model=run.text("disaggc_model"),
         accelerator=run.text("disaggc_accelerator"),
         shape=run.text("disaggc_shape"),
-        replicas=run.count("disaggc_replicas") or None,
-        kind=next((known for known in _KINDS if known == kind), None),
-        kv_tokens=blocks or None,
+        replicas=_replicas(run),
+        kind=run.choice("disaggc_run", _KINDS),
+        kv_tokens=min(blocks, MOST_KV_TOKENS) or None,
     )
+
+
+def _replicas(run: Figures) -> int | None:
+    found = run.count("disaggc_replicas")
+    if found == 0 and run.run.get("disaggc_replicas") in (0, "0"):
+        run.note("disaggc_replicas", "is zero")
+    return found or None
 
 
 def vllm_reading(run: Figures, dropped: list[Dropped]) -> Reading:
     """One run."""
     completed = run.count("completed")
-    rate = run.number("request_rate")
+    rate = run.unbounded("request_rate")
+    if rate == 0:
+        run.note("request_rate", "is zero")
     sent = run.count("num_prompts") or completed
-
-    def median(metric: str) -> float:
-        return run.time(*(f"{statistic}_{metric}_ms" for statistic in ("median", "p50", "mean"))) / 1000
-
+    itl, itl_p99 = _typical(run, "itl")
     return Reading(
         name=run.name,
         tool="vllm bench serve",
         setting=setting_of(run).over(Setting(model=run.text("model_id"))),
         isl=_each(run, "total_input_tokens", completed),
         osl=_each(run, "total_output_tokens", completed),
-        concurrency=run.number("max_concurrency"),
-        rate=math.inf if math.isnan(rate) else rate,
+        concurrency=run.cap("max_concurrency"),
+        rate=rate if rate > 0 else math.inf,
         sent=sent,
         completed=completed,
         failed=run.count("failed") if "failed" in run.run else max(0, sent - completed),
-        duration_s=run.time("duration"),
-        ttft_s=median("ttft"),
-        tpot_s=median("tpot"),
-        itl_s=median("itl"),
-        itl_p99_s=run.time("p99_itl_ms") / 1000,
-        e2e_s=median("e2el"),
+        duration_s=run.positive("duration"),
+        ttft_s=_typical(run, "ttft")[0],
+        tpot_s=_typical(run, "tpot")[0],
+        itl_s=itl,
+        itl_p99_s=itl_p99,
+        e2e_s=_typical(run, "e2el")[0],
         acceptance=run.number("spec_decode_acceptance_rate"),
-        requests=_requests(run, dropped),
+        requests=_requests(run, completed, dropped),
     )
+
+
+def _typical(run: Figures, metric: str) -> tuple[float, float]:
+    """(median, else mean; 99th percentile) in seconds; neither where the percentile is below the median."""
+    middle = run.time(f"median_{metric}_ms", f"p50_{metric}_ms")
+    most = run.time(f"p99_{metric}_ms")
+    if most < middle:
+        run.note(f"p99_{metric}_ms", f"is below the median of {middle:.4g}, so neither is used")
+        return UNKNOWN, UNKNOWN
+    found = middle if math.isfinite(middle) else run.time(f"mean_{metric}_ms")
+    return found / 1000, most / 1000
 
 
 def _each(run: Figures, key: str, completed: int) -> float:
@@ -61,7 +83,7 @@ def _each(run: Figures, key: str, completed: int) -> float:
     return run.number(key) / completed if completed else UNKNOWN
 
 
-def _requests(run: Figures, dropped: list[Dropped]) -> Requests | None:
+def _requests(run: Figures, completed: int, dropped: list[Dropped]) -> Requests | None:
     """What `--save-detailed` adds; failed requests have an error and no tokens."""
     found = run.run
     if not any(isinstance(found.get(key), list) for key in _LISTS):
@@ -73,8 +95,8 @@ def _requests(run: Figures, dropped: list[Dropped]) -> Requests | None:
         dropped.append(Dropped(run.name, "requests one by one dropped", why))
         return None
     count = len(whole[0])
-    starts = _beside(found.get("start_times"), list(range(count)))
-    errors = _beside(found.get("errors"), [""] * count)
+    starts = _beside(run, "start_times", list(range(count)))
+    errors = _beside(run, "errors", [""] * count)
     try:
         rows = sorted(
             _row(start, (ttft, itls), (prompt, output))
@@ -85,12 +107,26 @@ def _requests(run: Figures, dropped: list[Dropped]) -> Requests | None:
         why = "they hold a time or a length that is not a number above zero"
         dropped.append(Dropped(run.name, "requests one by one dropped", why))
         return None
+    if not _as_many(len(rows), completed):
+        why = f"{len(rows)} of them have an answer, {completed} completed"
+        dropped.append(Dropped(run.name, "requests one by one dropped", why))
+        return None
     columns = tuple(zip(*rows, strict=True)) if rows else ((), (), (), (), ())
     return Requests(*columns)
 
 
-def _beside(given: object, otherwise: list[object]) -> list[object]:
-    return given if isinstance(given, list) and len(given) == len(otherwise) else otherwise
+def _as_many(rows: int, completed: int) -> bool:
+    """Answers without a token count as completed to the tool, and have no times."""
+    return (1 - _EMPTY) * completed <= rows <= completed
+
+
+def _beside(run: Figures, key: str, otherwise: Sequence[object]) -> Sequence[object]:
+    given = run.run.get(key)
+    if isinstance(given, list) and len(given) == len(otherwise):
+        return given
+    if given is not None:
+        run.note(key, f"is not a list of {len(otherwise)}")
+    return otherwise
 
 
 def _row(
@@ -98,12 +134,17 @@ def _row(
 ) -> tuple[float, float, float, int, int]:
     """(start, first token, mean time of a token, prompt tokens, output tokens); ValueError where one makes no sense."""
     first, each = float(str(times[0])), _token_time(times[1])
-    prompt, output = int(str(tokens[0])), int(str(tokens[1]))
-    if first <= 0 or each <= 0 or prompt < 0 or not math.isfinite(first):
+    start_s, prompt, output = float(str(start)), int(str(tokens[0])), int(str(tokens[1]))
+    if not (0 < first < math.inf and math.isfinite(start_s)) or each <= 0 or each == math.inf:
         raise ValueError(first)
-    return float(str(start)), first, each, prompt, output
+    if not (0 <= prompt <= _LONGEST and 0 < output <= _LONGEST):
+        raise ValueError(prompt)
+    return start_s, first, each, prompt, output
 
 
 def _token_time(itls: object) -> float:
+    """Mean time of a token after the first; NaN where there is none. One that is no number spoils the request."""
     found = [float(x) for x in itls] if isinstance(itls, list) else []
+    if not all(math.isfinite(x) for x in found):
+        raise ValueError(found[0])
     return sum(found) / len(found) if found else UNKNOWN

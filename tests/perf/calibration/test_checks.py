@@ -85,7 +85,26 @@ def test_too_few_waves_lose_their_first_tokens_only(tmp_path):
     )
     assert math.isnan(kept[0].ttft_s)
     assert kept[0].tpot_s > 0
+    assert kept[0].batch == 4, "all of them decode together in the first wave"
     assert "2.0 waves" in dropped[0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"completed": 40}, "40 of 20 requests completed: the counts contradict each other"),
+        ({"total_input_tokens": 0}, "does not say how many tokens"),
+        ({"total_output_tokens": 1e300}, "does not say how many tokens"),
+        ({"max_concurrency": 0}, "all requests were sent at once"),
+        ({"max_concurrency": 1}, "not 1: units are mixed"),
+        ({"failed": 20}, "20 of 20 requests failed"),
+        ({"completed": 0, "failed": 20}, "no request completed"),
+    ],
+)
+def test_counts_that_cannot_be_drop_the_run(tmp_path, changed, says):
+    kept, dropped = one(tmp_path, **changed)
+    assert kept == []
+    assert says in dropped[-1]
 
 
 def test_lengths_are_those_seen_not_those_asked_for(tmp_path):
