@@ -21,6 +21,8 @@ _TOKENS = re.compile(r"(\d+(?:\.\d+)?)([kK]?)")
 _FAULT = re.compile(r"(prefill|decode|colocated)/(\d{1,4})@([^+]{1,20})\+(.{1,20})")
 _LARGEST = 10_000_000
 _MOST_POINTS = 64
+LONGEST_RUN_S = 10 * 365 * 86400.0
+"""Ten years: requests that take longer to arrive are meant in another unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,12 @@ def parse_fault(text: str) -> Fault:
     if found is None:
         raise ValueError("ROLE/INDEX@TIME+DOWN is wanted, e.g. decode/0@10min+2min")
     role, index, at, down = found.groups()
-    return Fault(role, int(index), parse_duration(at), parse_duration(down))
+    at_s, down_s = parse_duration(at), parse_duration(down)
+    if not (0 <= at_s <= LONGEST_RUN_S and 0 < down_s <= LONGEST_RUN_S):
+        raise ValueError(
+            "a time from the start of the run and a time down above zero are wanted, below ten years"
+        )
+    return Fault(role, int(index), at_s, down_s)
 
 
 def struck(offer: Offer, layout: Layout, faults: tuple[Fault, ...]) -> Offer | Fault:
@@ -147,7 +154,7 @@ def _positive(text: str) -> float:
     except ValueError:
         value = math.nan
     if not value > 0 or (math.isfinite(value) and value > _LARGEST):
-        raise ValueError(f"`{text[:20]}` is not a number above 0")
+        raise ValueError(f"`{text[:20]}` is not a number above 0 and at most {_LARGEST:,}")
     return value
 
 
@@ -205,6 +212,17 @@ def trace_offer(service: ResolvedService, recorded: tuple[Recorded, ...], reques
     span = kept[-1].at_s - first
     rate = len(kept) / span if span > 0 else math.inf
     return Offer("trace", service, Load(tuple(streams)), math.inf, rate)
+
+
+def endless(offer: Offer) -> str | None:
+    """Why requests would arrive for longer than anybody means; None where they do not."""
+    for stream in offer.load.streams:
+        slowest = stream.rate if stream.ramp is None else min(stream.ramp.start, stream.ramp.end)
+        lasts_s = stream.recorded[-1].at_s if stream.recorded else stream.requests / slowest
+        if lasts_s > LONGEST_RUN_S:
+            years = lasts_s / (365 * 86400)
+            return f"{stream.requests:,} requests of `{stream.name}` take {years:,.0f} years to arrive"
+    return None
 
 
 def varied(offer: Offer, sweep: Sweep, value: float) -> Offer:

@@ -14,6 +14,7 @@ from disaggc.cli.loads import (
     Offer,
     Sweep,
     bench_offer,
+    endless,
     spec_offer,
     struck,
     trace_offer,
@@ -35,6 +36,8 @@ from disaggc.perf.models import Models
 from disaggc.pipeline import check
 from disaggc.resolve.model import ResolvedService
 from disaggc.resolve.traces import Recorded
+
+_SOONER = "ask for a higher rate or fewer `--requests`; times of a trace are seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,9 @@ class _Runs:
                     problems.append(named)
                     continue
                 for point in self._points(offer):
+                    if (why := endless(point)) is not None:
+                        problems.append(error("DGC550", f"`--mode {named.name}`: {why}", help=_SOONER))
+                        continue
                     hit = struck(point, named.layout, self.wish.faults)
                     if isinstance(hit, Offer):
                         tasks.append(_Task(service, named, hit, self._front(service.name, named, hit)))

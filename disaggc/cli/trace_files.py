@@ -7,7 +7,8 @@ from itertools import islice
 from pathlib import Path
 
 from disaggc.diagnostics import Diagnostic, Outcome, SourceSpan, error
-from disaggc.resolve.traces import TRACE_LIMIT, Recorded, TraceError, read_requests
+from disaggc.resolve.trace_rows import TraceError
+from disaggc.resolve.traces import TRACE_LIMIT, Recorded, read_requests
 from disaggc.spec.files import Unreadable, decode, read_file
 from disaggc.traffic.client_windows import (
     WindowsError,

@@ -5,16 +5,14 @@ Columns are found by the names that public traces use. Only shares and lengths a
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import pairwise
 
+from disaggc.resolve.trace_rows import TraceError, trace_rows
 from disaggc.traffic.client_windows import describes_windows
 
 TRACE_LIMIT = 64 * 2**20
@@ -42,6 +40,8 @@ _COLUMNS = {
     "time": ("timestamp", "arrivaltime", "arriveds", "arrivedat", "arrival", "time", "ts"),
 }
 _CLASS = ("workload", "class")
+_LATEST_S = 1e11
+"""After the year 5000 as a Unix time, 3,000 years as a time of its own."""
 _MILLISECONDS = "hash_ids"
 """Traces with this key (Mooncake's) count time in milliseconds, all others in seconds."""
 
@@ -66,23 +66,11 @@ class Recorded:
     blocks: tuple[int, ...] = ()
 
 
-class TraceError(ValueError):
-    """The text is not a trace; the message says where and why. Becomes a diagnostic at the field."""
-
-    def __init__(self, message: str, line: int = 1) -> None:
-        super().__init__(message)
-        self.line = line
-
-
 def read_trace(text: str) -> Trace:
     """The columns of a trace; raises TraceError."""
-    body = text.lstrip("\ufeff \t\r\n")
-    if not body:
-        raise TraceError("the trace is empty")
-    rows = _json_rows(text) if body.startswith("{") else _csv_rows(text)
     columns: dict[str, list[float]] = {"input": [], "output": [], "time": []}
     names: dict[str, str | None] | None = None
-    for line, row in rows:
+    for line, row in trace_rows(text):
         if names is None:
             names = {kind: _column(row, known) for kind, known in _COLUMNS.items()}
             if names["input"] is None and names["output"] is None and names["time"] is None:
@@ -105,15 +93,11 @@ def read_trace(text: str) -> Trace:
 
 def read_requests(text: str) -> tuple[Recorded, ...]:
     """Every request of a trace, in the order of its lines; raises TraceError."""
-    body = text.lstrip("\ufeff \t\r\n")
-    if not body:
-        raise TraceError("the trace is empty")
-    rows = _json_rows(text) if body.startswith("{") else _csv_rows(text)
     found: list[Recorded] = []
     names: dict[str, str] = {}
     workload: str | None = None
     scale = 1.0
-    for line, row in rows:
+    for line, row in trace_rows(text):
         if not names:
             names = _every_column(row)
             workload = _column(row, _CLASS)
@@ -123,17 +107,24 @@ def read_requests(text: str) -> tuple[Recorded, ...]:
             raise TraceError(f"line {line}: {min(tokens):g} tokens", line)
         inputs, outputs = (max(1, round(n)) for n in tokens)
         of_class = str(row.get(workload) or "")[:64] if workload else ""
+        if not of_class.isprintable():
+            raise TraceError(f"line {line}: the class name holds characters that cannot be shown", line)
         at_s = _time(row.get(names["time"]), line) * scale
-        found.append(Recorded(at_s, inputs, outputs, of_class, _blocks(row.get(_MILLISECONDS))))
+        if abs(at_s) > _LATEST_S:
+            text = f"line {line}: `{str(row.get(names['time']))[:40]}` seconds are no time: milliseconds, microseconds?"
+            raise TraceError(text, line)
+        found.append(Recorded(at_s, inputs, outputs, of_class, _blocks(row.get(_MILLISECONDS), line)))
     if not found:
         raise TraceError("the trace has a header and no requests")
     return tuple(found)
 
 
-def _blocks(listed: object) -> tuple[int, ...]:
-    """Block ids, or none where they are not whole numbers."""
-    if not isinstance(listed, list) or not all(type(i) is int and abs(i) < 1 << 62 for i in listed):
+def _blocks(listed: object, line: int) -> tuple[int, ...]:
+    """Block ids; none where there are none."""
+    if listed is None:
         return ()
+    if not isinstance(listed, list) or not all(type(i) is int and abs(i) < 1 << 62 for i in listed):
+        raise TraceError(f"line {line}: `{_MILLISECONDS}` is no list of whole numbers", line)
     return tuple(listed)
 
 
@@ -162,28 +153,6 @@ def arrival_cv(times: tuple[float, ...]) -> float | None:
     return math.sqrt(math.fsum((gap - mean) ** 2 for gap in gaps) / len(gaps)) / mean
 
 
-def _csv_rows(text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
-    reader = csv.DictReader(io.StringIO(text))
-    try:
-        for row in reader:
-            yield reader.line_num, {key: value for key, value in row.items() if key is not None}
-    except csv.Error as problem:
-        raise TraceError(f"line {reader.line_num}: {problem}", reader.line_num) from None
-
-
-def _json_rows(text: str) -> Iterator[tuple[int, Mapping[str, object]]]:
-    for line, content in enumerate(text.split("\n"), 1):
-        if not content.strip():
-            continue
-        try:
-            row = json.loads(content)
-        except (ValueError, RecursionError):
-            raise TraceError(f"line {line} is not JSON", line) from None
-        if not isinstance(row, dict):
-            raise TraceError(f"line {line} is not a JSON object", line)
-        yield line, row
-
-
 def _column(row: Mapping[str, object], known: tuple[str, ...]) -> str | None:
     folded = {re.sub(r"[^a-z]", "", name.lower()): name for name in row}
     return next((folded[name] for name in known if name in folded), None)
@@ -195,9 +164,8 @@ def _number(value: object, line: int, name: str) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if isinstance(value, bool) or not math.isfinite(number) or number > 1e9:
-        raise TraceError(
-            f"line {line}: `{name[:30]}` is `{str(value)[:30]}`, a number of tokens is wanted", line
-        )
+        what = "absent" if value is None else f"`{str(value)[:30]}`"
+        raise TraceError(f"line {line}: `{name[:30]}` is {what}, a number of tokens is wanted", line)
     return number
 
 
@@ -224,4 +192,6 @@ def _clock(text: str) -> float:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
         return math.nan
-    return (moment.replace(tzinfo=None) - datetime(1970, 1, 1)).total_seconds()  # noqa: DTZ001 - only differences count
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)  # only differences count
+    return moment.timestamp()

@@ -11,7 +11,8 @@ from typing import Literal
 from disaggc.diagnostics import Diagnostic, FieldPath, error
 from disaggc.resolve.lengths import constant, from_histogram, from_quantiles, from_samples
 from disaggc.resolve.model import Bound, ClassLoad, Lengths
-from disaggc.resolve.traces import TRACE_LIMIT, Trace, TraceError, arrival_cv, read_trace
+from disaggc.resolve.trace_rows import TraceError
+from disaggc.resolve.traces import TRACE_LIMIT, Trace, arrival_cv, read_trace
 from disaggc.spec.files import Reader, Unreadable, decode
 from disaggc.spec.workload import (
     Length,

@@ -257,6 +257,16 @@ def test_a_trace_with_its_classes(capsys, spec, tmp_path):
         ("timestamp,input_tokens,output_tokens\n1,-2,3\n", 2, "-2 tokens"),
         ('{"timestamp": 1, "input_length": 3, "output_length": 4}\n{"timestamp": 1,\n', 2, "not JSON"),
         ("timestamp,input_tokens,output_tokens\n", 1, "no requests"),
+        ("timestamp,input_tokens,output_tokens\n1,2,3\n1,000,2,3\n", 3, "4 fields, the header 3"),
+        ("timestamp,input_tokens,output_tokens\n1,2\n", 2, "`output_tokens` is absent"),
+        ("timestamp,input_tokens,output_tokens\n1700000000000,2,3\n", 2, "milliseconds"),
+        ("timestamp,input_tokens,output_tokens\n0,2,3\n9e10,2,3\n", 1, "years to arrive"),
+        ("timestamp,input_tokens,input_tokens,output_tokens\n1,2,3,4\n", 1, "stands twice"),
+        ("timestamp;input_tokens;output_tokens\n1;2,5;3\n", 2, "`2,5`"),
+        ("timestamp,input_tokens,output_tokens,class\n1,2,3,\x1b[31m\n", 2, "cannot be shown"),
+        (f"timestamp,input_tokens,output_tokens\n1,2,3\n1,{'9' * 200_000},3\n", 3, "longer than any number"),
+        ('[{"timestamp": 1, "input_length": 3, "output_length": 4}]', 1, "JSON list"),
+        ('{"timestamp": 1, "input_length": 3, "output_length": 4, "hash_ids": "x"}\n', 1, "`hash_ids`"),
     ],
 )
 def test_a_bad_trace_is_named_with_its_line(capsys, spec, tmp_path, text, line, words):
@@ -266,9 +276,39 @@ def test_a_bad_trace_is_named_with_its_line(capsys, spec, tmp_path, text, line, 
     assert code == 1
     assert found["runs"] == []
     (problem,) = [d for d in found["diagnostics"] if d["severity"] == "error"]
-    assert problem["code"] == "DGC101"
-    assert (problem["file"], problem["line"]) == (str(trace), line)
     assert words in problem["message"]
+    if problem["code"] == "DGC101":
+        assert (problem["file"], problem["line"]) == (str(trace), line)
+    else:
+        assert problem["code"] == "DGC550"
+
+
+@pytest.mark.parametrize(
+    "change", [("\n", "\r\n"), ("\n", "\r"), (",", ";"), (",", "\t"), ("timestamp", "\ufefftimestamp")]
+)
+def test_line_ends_separators_and_marks_of_other_machines_change_nothing(capsys, spec, tmp_path, change):
+    trace = tmp_path / "trace.csv"
+    trace.write_text(TRACE)
+    _, plain = document(capsys, spec, "--mode", "2P2D", "--trace", trace)
+    trace.write_bytes(TRACE.replace(*change).encode())
+    code, found = document(capsys, spec, "--mode", "2P2D", "--trace", trace)
+    assert code == 0
+    assert found["runs"] == plain["runs"]
+
+
+def test_times_with_offsets_are_moments(capsys, spec, tmp_path):
+    trace = tmp_path / "trace.csv"
+    head = "timestamp,input_tokens,output_tokens\n"
+    trace.write_text(head + "2023-11-16T18:15:46Z,100,50\n2023-11-16T20:15:50+02:00,200,60\n")
+    code, found = document(capsys, spec, "--mode", "2P2D", "--trace", trace)
+    assert code == 0
+    assert 4 < found["runs"][0]["duration_s"] < 20
+
+
+def test_requests_that_take_decades_to_arrive_are_refused_not_simulated(capsys, spec):
+    code, _, err = run(capsys, spec, "--mode", "2P2D", "--bench", "1k/1k/4/1e-9", "--requests", "3")
+    assert code == 1
+    assert "3 requests of `bench` take 95 years to arrive" in err
 
 
 def test_a_missing_trace_and_a_mode_that_does_not_fit(capsys, spec, tmp_path):
@@ -310,6 +350,9 @@ def test_a_missing_trace_and_a_mode_that_does_not_fit(capsys, spec, tmp_path):
         ["--bench", "1k/1k", "--ramp", "1:20", "--sweep", "rate=1,2"],
         ["--fail", "decode/0"],
         ["--fail", "decode/0@soon+1min"],
+        ["--fail", "decode/0@-1s+1min"],
+        ["--fail", "decode/0@1s+0s"],
+        ["--fail", "decode/0@1s+9999999h"],
     ],
 )
 def test_wrong_usage(capsys, spec, arguments):

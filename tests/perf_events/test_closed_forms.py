@@ -162,3 +162,24 @@ def test_a_closed_loop_through_prefill_and_decode_is_what_mean_value_analysis_sa
     early = len(ended) // 10
     assert (len(ended) - early) / (ended[-1] - ended[early]) == pytest.approx(rate, rel=0.02)
     assert sum(spent[early:]) / len(spent[early:]) == pytest.approx(sojourn, rel=0.05)
+
+
+@pytest.mark.parametrize("start_s", [0.0, 1e6, 1e7, 1e8, 3e8])
+def test_a_step_ends_however_far_the_clock_has_come(start_s):
+    """Far from zero the clock's own ticks are coarser than the rounding of steps: nothing may wait for ever."""
+    calendar, desk, engine = decode_engine(
+        Formula(lambda b, _c: 0.001 + 1e-5 * b, token_s=1e-5), seqs=64, budget=2048
+    )
+    lengths = exponential_lengths(150, 60)
+    for i, osl in enumerate(lengths):
+        calendar.enter(start_s + i * 0.0123, lambda now, f: engine.prompt(f, now), flight(100, osl))
+    asked = 0
+
+    def watch(_next_s: float) -> bool:
+        nonlocal asked
+        asked += 1
+        return asked < 20_000
+
+    calendar.run(watch)
+    assert len(desk.finished_at) == len(lengths)
+    assert asked < 2_000

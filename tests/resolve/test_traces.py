@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disaggc.resolve.traces import Trace, TraceError, arrival_cv, read_trace
+from disaggc.resolve.trace_rows import TraceError
+from disaggc.resolve.traces import Trace, arrival_cv, read_trace
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_requests_without_tokens_are_left_out() -> None:
         ("input_tokens,output_tokens\n", "no requests"),
         ("a,b\n1,2\n", "no column of tokens or times among `a`, `b`"),
         ("input_tokens,output_tokens\n5,x\n", "line 2: `output_tokens` is `x`"),
-        ("input_tokens,output_tokens\n5\n", "line 2: `output_tokens` is `None`"),
+        ("input_tokens,output_tokens\n5\n", "line 2: `output_tokens` is absent"),
         ("input_tokens\n5\nnan\n", "line 3"),
         ("input_tokens\n1e300\n", "line 2"),
         ("timestamp,input_tokens\nsoon,5\n", "`soon` is not a time"),

@@ -17,6 +17,10 @@ from disaggc.perf.events.tally import Histogram
 
 SNAP = 1e-6
 """Steps by which a count may miss a step boundary through rounding."""
+_COARSE_S = 1e5
+"""From this time on the clock itself may be coarser than that: at 1e9 s it goes in steps of 0.1 us."""
+_TICKS = 4.0
+"""Ticks of the clock that two sums of times may differ by."""
 
 
 class Batch:
@@ -24,7 +28,7 @@ class Batch:
 
     __slots__ = (
         "_counts", "_curve", "_ends", "_entered", "_line", "at_s", "busy_s", "context", "itl", "per_step",
-        "running", "sequence_s", "size", "steps",
+        "running", "sequence_s", "size", "snap_steps", "steps",
     )  # fmt: skip
 
     def __init__(self, times: StepTimes, kappa: float, per_step: float, *, itl: list[Histogram]) -> None:
@@ -37,6 +41,7 @@ class Batch:
         self.size = 0
         self.context = self.steps = self.at_s = 0.0
         self.busy_s = self.sequence_s = 0.0
+        self.snap_steps = SNAP
 
     @property
     def step_s(self) -> float:
@@ -56,6 +61,8 @@ class Batch:
             return
         fixed, slope = self._line
         step, growth = fixed + slope * self.context / size, slope * self.per_step
+        if now > _COARSE_S:
+            self.snap_steps = max(SNAP, _TICKS * (math.ulp(now) / step + math.ulp(self.steps)))
         steps = steps_in(passed, step, growth)
         self.steps += steps
         self.context += steps * size * self.per_step
@@ -69,13 +76,13 @@ class Batch:
 
     def to_boundary(self) -> float:
         """Steps left of the one that runs; 0 at a boundary."""
-        left = math.ceil(self.steps - SNAP) - self.steps
-        return left if left > SNAP else 0.0
+        left = math.ceil(self.steps - self.snap_steps) - self.steps
+        return left if left > self.snap_steps else 0.0
 
     def snap(self) -> None:
         """Take away what rounding added to a whole number of steps."""
         nearest = round(self.steps)
-        if abs(self.steps - nearest) < SNAP:
+        if abs(self.steps - nearest) < self.snap_steps:
             self.steps = float(nearest)
 
     def one_step(self, duration_s: float) -> None:
@@ -86,12 +93,12 @@ class Batch:
 
     def stepped(self) -> None:
         """That step is over."""
-        self.steps = float(math.floor(self.steps + 1 + SNAP))
+        self.steps = float(math.floor(self.steps + 1 + self.snap_steps))
         self.context += self.size * self.per_step
 
     def join(self, flight: Flight, steps: float) -> float:
         """In the batch from the next boundary on, for so many steps; that boundary."""
-        start = flight.begun = math.ceil(self.steps - SNAP)
+        start = flight.begun = math.ceil(self.steps - self.snap_steps)
         self.running[flight] = None
         self._counts[flight.stream] += 1
         self.size += 1
@@ -115,7 +122,7 @@ class Batch:
 
     def finished(self) -> Iterator[Flight]:
         """Whoever has all tokens, taken out one by one."""
-        reached = self.steps + SNAP
+        reached = self.steps + self.snap_steps
         while self._ends and self._ends[0][0] <= reached:
             flight = heapq.heappop(self._ends)[3]
             self.leave(flight)
@@ -131,7 +138,7 @@ class Batch:
         if flight.first_s > self.at_s:  # the first token was still to come
             flight.first_s, flight.paused_s = -1.0, -1.0
         whole = max(
-            0, math.floor(self.steps - flight.begun + SNAP)
+            0, math.floor(self.steps - flight.begun + self.snap_steps)
         )  # the token of the step that runs is lost
         flight.left = max(1.0, flight.left - whole * self.per_step)
         flight.done, flight.todo = 0.0, flight.isl + flight.osl - flight.left

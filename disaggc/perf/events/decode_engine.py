@@ -11,7 +11,7 @@ from collections import deque
 from typing import Protocol
 
 from disaggc.perf.engine_model import StepTimes
-from disaggc.perf.events.batch import SNAP, Batch
+from disaggc.perf.events.batch import Batch
 from disaggc.perf.events.calendar import Calendar
 from disaggc.perf.events.flight import Flight, Loss
 from disaggc.perf.events.prefix_cache import PrefixCache
@@ -196,7 +196,7 @@ class DecodeEngine:
         steps = batch.to_end()
         if batch.size > 1:
             room = (capacity - self.kv_used) / batch.size - 1
-            steps = min(steps, max(room / self.sizes.per_step, 0.0) + 2 * SNAP)
+            steps = min(steps, max(room / self.sizes.per_step, 0.0) + 2 * batch.snap_steps)
         self._calendar.enter(now + batch.until(steps), self._wake, self._version)
 
     def _room_for(self, tokens: float) -> bool:
