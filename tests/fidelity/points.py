@@ -33,6 +33,11 @@ QUANTITIES = {
     "decode_throughput_per_gpu": "decode_tps_gpu",
 }  # fmt: skip
 """Published metric (without `_ms`) -> the quantity that is predicted."""
+_POSSIBLE = {
+    "isl": (1, 1e7), "osl": (1, 1e7), "concurrency": (1, 1e6), "rate_rps": (1e-6, math.inf), "n_gpus": (1, 1e5),
+    "p_workers": (1, 1e4), "p_gpus": (1, 1e5), "d_workers": (0, 1e4), "d_gpus": (0, 1e5),
+}  # fmt: skip
+"""What these columns may say where they say a number: least and most."""
 _SECONDS = {"ms": 1e-3, "s": 1.0, "us": 1e-6}
 
 
@@ -131,11 +136,22 @@ def read_table(path: Path) -> Table:
             skipped[f"metric `{row['metric']}` is not predicted row by row"] += 1
         elif not math.isfinite(value) or value <= 0:
             skipped["no positive value"] += 1
+        elif (odd := _impossible(row)) is not None:
+            skipped[odd] += 1
         else:
             key = (*(row[c] for c in _CONFIGURATION), _series(row))
             point = points.setdefault(key, _point(row))
             point.measured.setdefault(quantity, []).append((row["row_id"], value))
     return Table(tuple(points.values()), tuple(rows), skipped, hashlib.sha256(written).hexdigest())
+
+
+def _impossible(row: dict[str, str]) -> str | None:
+    """The first column that says what no run can have."""
+    for column, (least, most) in _POSSIBLE.items():
+        found = number(row[column])
+        if not (math.isnan(found) or least <= found <= most):
+            return f"column `{column}` says {row[column]}, which no run has"
+    return None
 
 
 def _series(row: dict[str, str]) -> str:

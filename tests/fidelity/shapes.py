@@ -15,9 +15,9 @@ def shape_of(text: str, gpus: float) -> Shape | None:
     """
     known = int(gpus) if math.isfinite(gpus) else None
     found = _parallel(re.sub(r"^\d+x", "", text.strip()), known)
-    if found is not None and known is not None and found.accelerators != known:
+    if found is None or found.accelerators < 1:
         return None
-    return found
+    return found if known in {None, found.accelerators} else None
 
 
 def copies_of(text: str) -> int | None:
