@@ -51,6 +51,9 @@ def calibrate(
     kv_tokens: Annotated[
         int | None, typer.Option("--kv-tokens", min=1, help="KV tokens of one engine, from its log.")
     ] = None,
+    kv_dtype: Annotated[
+        str | None, typer.Option("--kv-dtype", help="The engines' `--kv-cache-dtype`, e.g. fp8.")
+    ] = None,
     output: FormatOption = Format.HUMAN,
     color: ColorOption = Color.AUTO,
     quiet: Quiet = False,
@@ -60,7 +63,7 @@ def calibrate(
     from disaggc.perf.calibration.reading import Setting
 
     console, as_json = Console(color, quiet), output is Format.JSON
-    given = Setting(model, accelerator, shape, replicas, _kind(kind), kv_tokens)
+    given = Setting(model, accelerator, shape, replicas, _kind(kind), kv_tokens, kv_dtype)
     if plan is None:
         return _fit(results or (), given, console, out=out, as_json=as_json)
     if results or out is not None or given != Setting():

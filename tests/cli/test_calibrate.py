@@ -46,6 +46,20 @@ def test_the_bench_schedule_of_a_spec_is_thirteen_commands(tmp_path, capsys):
     assert len(lines) == 13
     assert all(line.startswith("vllm bench serve --model deepseek-ai/DeepSeek-R1 ") for line in lines)
     assert all(("PROXY" if "disaggc_run=pd" in line else "ENGINE") in line for line in lines)
+    assert not any("disaggc_kv_dtype" in line for line in lines)
+
+
+def test_the_runs_of_a_plan_carry_the_precision_of_its_cache(tmp_path, capsys):
+    assert main(["init", str(tmp_path / "spec"), "--example", "deepseek-r1-mi300x", "-q"]) == 0
+    spec = tmp_path / "spec" / "disaggc.yaml"
+    known = spec.read_text()
+    spec.write_text(known.replace("max-model-len: 16384", "max-model-len: 16384, kv-cache-dtype: fp8"))
+    assert spec.read_text() != known
+    capsys.readouterr()
+    assert main(["calibrate", "--plan", str(spec)]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("#")]
+    assert lines
+    assert all("disaggc_kv_dtype=fp8" in line for line in lines)
 
 
 def planned_benches(spec, capsys):

@@ -84,6 +84,7 @@ def _of_service(models: Models, service: ResolvedService, planned: ServicePlan) 
                 ("disaggc_accelerator", accelerator),
                 ("disaggc_shape", str(shape).replace(" ", ",")),
                 ("disaggc_replicas", "1"),
+                *((("disaggc_kv_dtype", service.kv_dtype),) if service.kv_dtype != "auto" else ()),
             ),
         )
         engine = models.engine(service, groups[accelerator, shape], shape)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from disaggc import __version__
 from disaggc.catalog.load import Catalog
+from disaggc.catalog.sizing import kv_bytes_per_token
 from disaggc.ir.plan import Shape
 from disaggc.perf.calibration.advice import Advice, most_useful
 from disaggc.perf.calibration.checks import checked
@@ -66,13 +67,14 @@ def calibrate(paths: Sequence[Path], over: Setting, catalog: Catalog) -> Calibra
         else:
             engines.setdefault(key, []).append(_with(reading, over))
     advised = []
-    for (model, accelerator, shape), runs in engines.items():
+    for (model, accelerator, shape), found_runs in engines.items():
         facts = catalog.model(model)
-        engine = PriorEngine.of(catalog, model, (accelerator, shape))
+        runs, kv_dtype = _of_one_cache(found_runs, dropped)
+        engine = PriorEngine.of(catalog, model, (accelerator, shape), kv_dtype=kv_dtype)
         kept, lost = checked(runs, engine)
         fit = fit_engine(
             kept,
-            kv_bytes_per_token=facts.kv_bytes_per_token if facts else None,
+            kv_bytes_per_token=sum(kv_bytes_per_token(facts, kv_dtype)) if facts else None,
             prior=engine,
             asked=_ASKED,
         )
@@ -86,6 +88,20 @@ def calibrate(paths: Sequence[Path], over: Setting, catalog: Catalog) -> Calibra
     found = [a.fitted for a in advised if a.fitted.fit.parts or a.fitted.kv_tokens]
     calibration = calibration_of(found, _provenance(readings, found)) if found else None
     return Calibrated(calibration, tuple(advised), len(readings), tuple(dropped))
+
+
+def _of_one_cache(runs: Sequence[Reading], dropped: list[Dropped]) -> tuple[list[Reading], str]:
+    """The runs with the precision of the KV cache that the first says, or none says: bytes follow from it."""
+    kind = next((r.setting.kv_dtype for r in runs if r.setting.kv_dtype), "auto")
+    kept = [r for r in runs if r.setting.kv_dtype in {None, kind}]
+    dropped += [
+        Dropped(
+            r.name, "run skipped", f"its KV cache is `{r.setting.kv_dtype:.40}`, that of others `{kind:.40}`"
+        )
+        for r in runs
+        if r.setting.kv_dtype not in {None, kind}
+    ]
+    return kept, kind
 
 
 def _with(reading: Reading, over: Setting) -> Reading:

@@ -52,7 +52,9 @@ class PriorEngine:
         )
 
     @classmethod
-    def of(cls, catalog: Catalog, model: str, on: tuple[str, Shape]) -> PriorEngine | None:
+    def of(
+        cls, catalog: Catalog, model: str, on: tuple[str, Shape], *, kv_dtype: str = "auto"
+    ) -> PriorEngine | None:
         """None where the catalog does not know the model."""
         facts, accelerator, shape = catalog.model(model), catalog.accelerator(on[0]), on[1]
         fabric = catalog.fabric(_FABRIC)
@@ -66,7 +68,7 @@ class PriorEngine:
         crosses = shape.tp * shape.dp > max(per_node, linked_accelerators(group))
         prior = prior_constants(accelerator, fabric, crosses_nodes=crosses)
         peak = accelerator.flops(facts.compute_precision) * shape.accelerators
-        work = work_of(_Measured(facts, *kv_bytes_per_token(facts, "auto")), group, shape)
+        work = work_of(_Measured(facts, *kv_bytes_per_token(facts, kv_dtype)), group, shape)
         return cls(prior, work, 2 * facts.active_parameters / peak)
 
     def step_s(self, batch: float, context: float) -> float:

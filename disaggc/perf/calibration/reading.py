@@ -23,6 +23,8 @@ class Setting:
     kind: RunKind | None = None
     kv_tokens: int | None = None
     """KV tokens of one engine: `num_gpu_blocks` x `block_size` of its log."""
+    kv_dtype: str | None = None
+    """`--kv-cache-dtype` of its engines; the checkpoint's own where nobody says."""
 
     def over(self, other: Setting) -> Setting:
         """This with the gaps filled from another."""
@@ -33,6 +35,7 @@ class Setting:
             replicas=self.replicas or other.replicas,
             kind=self.kind or other.kind,
             kv_tokens=self.kv_tokens or other.kv_tokens,
+            kv_dtype=self.kv_dtype or other.kv_dtype,
         )
 
 

@@ -27,6 +27,7 @@ def setting_of(run: Figures) -> Setting:
         replicas=_replicas(run),
         kind=run.choice("disaggc_run", _KINDS),
         kv_tokens=min(blocks, MOST_KV_TOKENS) or None,
+        kv_dtype=run.text("disaggc_kv_dtype"),
     )
 
 

@@ -342,3 +342,37 @@ def test_a_run_that_no_fit_can_use_is_named(tmp_path):
     said = [(d.what, d.why) for d in calibrate([path], Setting(), CATALOG).dropped]
     assert ("`median_tpot_ms` dropped", "`-3` is below zero") in said
     assert ("run not used", "no fit has a use for what it says") in said
+
+
+@pytest.mark.parametrize(("said", "each"), [(None, 70272), ("fp8", 35136)])
+def test_transfer_bytes_and_steps_have_the_precision_of_the_cache_that_was_measured(tmp_path, said, each):
+    """A plan counts the bytes of its own cache: a speed counted in others would be wrong by their ratio."""
+    for i, run in enumerate(EVERY):
+        found = Engine().run(run.kind, run.isl, run.osl, run.concurrency, kv_bytes=each)
+        written(tmp_path, f"{i}", {**found, "disaggc_kv_dtype": said} if said else found)
+    (one,) = calibrate([tmp_path], Setting(), CATALOG).engines
+    assert constants_of(one.fitted.fit)["kv_bytes_per_s"].mid == pytest.approx(1 / Engine().kv_byte, rel=0.02)
+    (other,) = calibrate([tmp_path], Setting(kv_dtype="bf16" if said else "fp8"), CATALOG).engines
+    wrong = constants_of(other.fitted.fit)["kv_bytes_per_s"].mid * Engine().kv_byte
+    assert wrong == pytest.approx(2.0 if said else 0.5, rel=0.02)
+
+
+def test_a_level_is_taken_against_steps_of_the_cache_that_was_measured(tmp_path):
+    shape = Shape(tp=8)
+    fp8 = PriorEngine.of(CATALOG, MODEL, ("mi300x", shape), kv_dtype="fp8")
+    step = fp8.step_s(64, 16384 + 64)
+    run = {
+        **Engine().run("decode", 16384, 128, 64),
+        "median_tpot_ms": 1e3 * step, "median_itl_ms": 1e3 * step, "median_ttft_ms": 50.0,
+        "median_e2el_ms": 50.0 + 127e3 * step, "disaggc_kv_dtype": "fp8",
+    }  # fmt: skip
+    (one,) = calibrate([written(tmp_path, "one", run)], Setting(), CATALOG).engines
+    assert one.fitted.fit.part("decode step").fit.coefficients[0] == pytest.approx(1, abs=0.05)
+
+
+def test_a_run_with_another_cache_is_left_aside(tmp_path):
+    for i, kind in enumerate(("fp8", "fp8", "bf16")):
+        run = Engine().run("decode", 1024, 256, 4 << i)
+        written(tmp_path, f"{i}", {**run, "disaggc_kv_dtype": kind})
+    said = [str(d) for d in calibrate([tmp_path], Setting(), CATALOG).dropped]
+    assert sum("its KV cache is `bf16`, that of others `fp8`" in d for d in said) == 1
