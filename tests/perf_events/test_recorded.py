@@ -6,7 +6,8 @@ import pytest
 
 from disaggc.ir.plan import Shape
 from disaggc.perf.events import Load, Offered, simulate
-from disaggc.resolve.traces import TraceError, read_requests
+from disaggc.resolve.trace_rows import TraceError
+from disaggc.resolve.traces import read_requests
 from tests.perf.perf_cases import bench, load, nodes
 
 
