@@ -51,9 +51,7 @@ def calibrate(
     kv_tokens: Annotated[
         int | None, typer.Option("--kv-tokens", min=1, help="KV tokens of one engine, from its log.")
     ] = None,
-    kv_dtype: Annotated[
-        str | None, typer.Option("--kv-dtype", help="The engines' `--kv-cache-dtype`, e.g. fp8.")
-    ] = None,
+    kv_dtype: Annotated[str | None, typer.Option(help="Their `--kv-cache-dtype`, e.g. fp8.")] = None,
     output: FormatOption = Format.HUMAN,
     color: ColorOption = Color.AUTO,
     quiet: Quiet = False,

@@ -76,9 +76,7 @@ class Settled:
     kv_wait_s: float
 
 
-def falling_root(
-    f: Callable[[float], float], low: float, high: float, *, scale: float | None = None
-) -> float:
+def falling_root(f: Callable[[float], float], low: float, high: float, *, scale: float = 0.0) -> float:
     """Where a falling function crosses zero (Illinois method); the nearer end where it does not cross.
 
     scale: what its values are small against; f(low) where nothing is said, which a crowd may make as large as it likes.
@@ -89,7 +87,7 @@ def falling_root(
     f_low = f(low)
     if f_low <= 0:
         return low
-    small = _TOLERANCE * (f_low if scale is None else scale)
+    small = _TOLERANCE * (scale or f_low)
     side = 0
     x = high
     for _ in range(_ROUNDS):
