@@ -40,18 +40,25 @@ def lines_of(board: Board, points: Sequence[Point]) -> tuple[Line, ...]:
     )
 
 
+def _measured(asked: Sequence[Asked], source: str, quantity: str) -> list[Asked]:
+    """What a source measured of a quantity under a load that the table states."""
+    of_source = [a for a in asked if a.subject.point.source == source and a.subject.point.closed]
+    return [a for a in of_source if quantity in a.subject.point.measured]
+
+
 def _qwen(asked: Sequence[Asked]) -> Line:
     name, bar = (
         "Qwen3.5-397B GB200: fit 4P and 8P, predict between (tok/s/GPU)",
         "4.6 %, best P 7 of 8, worst regret 1.5 %; 11 % without a prefill limit",
     )
-    rows = [a for a in asked if a.subject.point.source == "vllm_qwen35_sweep"]
+    rows = _measured(asked, "vllm_qwen35_sweep", "total_tps_gpu")
     ends = [a for a in rows if a.subject.point.p_workers in {4.0, 8.0}]
     between = [a for a in rows if a.subject.point.p_workers not in {4.0, 8.0}]
     if not ends or not between:
         return Line(name, bar, missing="no rows at 4P and 8P with rows between")
     posterior = fitted(ends, 48)
-    assert posterior is not None
+    if posterior is None:
+        return Line(name, bar, missing="the rows at 4P and 8P fit no constants")
     said = {id(a): informed(a, posterior).predicted()["total_tps_gpu"].value for a in rows}
     errors = [said[id(a)] / a.subject.point.value("total_tps_gpu") - 1 for a in between]
     best = choices(rows, lambda a: said[id(a)], "total_tps_gpu")
@@ -85,6 +92,8 @@ def _linear_tpot(points: Sequence[Point]) -> Line:
             and p.mode == "disagg"
             and "tpot" in p.measured
             and p.d_workers >= 1
+            and p.closed
+            and math.isfinite(p.isl + p.osl)
         ):
             workers[p.model, p.precision, p.gpu, p.backend.split()[0], p.d_parallel].append(p)
     errors: list[float] = []
@@ -109,7 +118,7 @@ def _levelled_tpot(asked: Sequence[Asked]) -> Line:
     workers: dict[tuple[str, ...], list[tuple[float, float, float]]] = defaultdict(list)
     for a in asked:
         p = a.subject.point
-        if p.source == "inferencex_via_aic" and "tpot" in p.measured:
+        if p.source == "inferencex_via_aic" and "tpot" in p.measured and p.closed and p.d_workers >= 1:
             key = (p.model, p.precision, p.gpu, p.backend.split()[0], p.d_parallel)
             workers[key].append((a.predicted()["tpot"].value, p.concurrency / p.d_workers, p.value("tpot")))
     errors = [
@@ -150,12 +159,13 @@ def _gptoss(asked: Sequence[Asked]) -> Line:
         "gpt-oss-120b 8xH200: fit 2P2D, predict 1P3D and 3P1D: best ratio",
         "8 of 12 cells; 8 of 12 for always 1P3D",
     )
-    rows = [a for a in asked if a.subject.point.source == "dstack_pd_ratio" and a.subject.point.n_gpus == 8]
+    rows = [a for a in _measured(asked, "dstack_pd_ratio", "output_tps") if a.subject.point.n_gpus == 8]
     ends = [a for a in rows if a.subject.point.p_workers == a.subject.point.d_workers]
     if not ends or len(ends) == len(rows):
         return Line(name, bar, missing="no rows of 2P2D with other ratios")
     posterior = fitted(ends, 24)
-    assert posterior is not None
+    if posterior is None:
+        return Line(name, bar, missing="the rows of 2P2D fit no constants")
     known = {id(a): informed(a, posterior).predicted() for a in rows}
     other = [a for a in rows if a not in ends]
     errors = [known[id(a)]["output_tps"].value / a.subject.point.value("output_tps") - 1 for a in other]

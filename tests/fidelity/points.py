@@ -91,6 +91,11 @@ class Point:
         """The table itself warns that a prefix cache answered part of the prompts: no measure of prefill."""
         return "partly cached" in self.note
 
+    @property
+    def closed(self) -> bool:
+        """So many requests in flight on so many accelerators: what the lines of the reference table are about."""
+        return math.isfinite(self.concurrency) and math.isfinite(self.n_gpus)
+
     def value(self, quantity: str) -> float:
         """Mean of what was published for a quantity; NaN where nothing was."""
         found = [v for _, v in self.measured.get(quantity, ())]

@@ -51,7 +51,7 @@ def simulated_line(asked: Sequence[Asked], known: Mapping[int, Fitted]) -> Line:
     found = [
         _ratios(informed(asked[i], fit))
         for i, fit in known.items()
-        if asked[i].subject.point.source == SOURCE
+        if asked[i].subject.point.source == SOURCE and asked[i].subject.point.closed
     ]
     if not found:
         return Line(NAME, BAR, missing="no system with six rows")

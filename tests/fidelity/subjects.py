@@ -91,6 +91,8 @@ def subject_of(point: Point, calibration: str | None = None) -> Subject | str:
         return f"accelerator `{point.gpu}` is unknown"
     if not (math.isfinite(point.isl) and math.isfinite(point.osl)):
         return "prompt or output length is not a number"
+    if min(point.isl, point.osl) < 1 or point.concurrency < 1:
+        return "a length or a concurrency is below one"
     if not (math.isfinite(point.concurrency) or (math.isfinite(point.rate) and point.rate > 0)):
         return "neither concurrency nor rate is given"
     group = group_of(accelerator)
@@ -101,7 +103,7 @@ def subject_of(point: Point, calibration: str | None = None) -> Subject | str:
     fabric = "infiniband"
     built = Models.of(resolved(one, groups=(group,), fabric=fabric, calibration=calibration)).value
     assert built is not None
-    if point.cached:
+    if point.cached and point.closed:
         hit = _cached_share(point, built, (one, layout))
         one = replace(one, classes=tuple(replace(c, prefix_hit=hit) for c in one.classes))
     return Subject(point, built, one, layout, group, assumed="node" in point.gpu.lower())
@@ -230,6 +232,7 @@ def _disaggregated(point: Point, group: NodeGroupFacts) -> Layout | str:
             each = point.n_gpus / (point.p_workers + point.d_workers)
             shape = Shape(tp=int(each)) if "?" in text and each == int(each) else None
         if shape is None:
-            return f"parallelism `{text}` is not understood for {gpus:g} accelerators"
+            of = f"{gpus:g}" if math.isfinite(gpus) else "an unstated number of"
+            return f"parallelism `{text}` is not understood for {of} accelerators"
         pools.append(PoolLayout(role, group, shape, int(workers)))
     return Layout("disaggregated", tuple(pools))
