@@ -1,4 +1,4 @@
-"""`python -m tests.fidelity [--data FILE] [--json] [--quick] [--check] [--write] [--spread]`: how far predictions are from measurements."""
+"""`python -m tests.fidelity [--data FILE] [--json] [--quick] [--check] [--write] [--spread] [--carried]`: how far predictions are from measurements."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from disaggc.perf import carried
 from disaggc.perf.spread import FILE
+from tests.fidelity import kin
 from tests.fidelity.claims import claim_lines
-from tests.fidelity.columns import board_of
+from tests.fidelity.columns import asked_of, board_of
 from tests.fidelity.line import Line
 from tests.fidelity.points import Table, TableError, read_table
 from tests.fidelity.ratios import negative_controls, vendor_choices
@@ -45,6 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--spread", action="store_true", help="write the range factors that plans use from these measurements"
     )
     parser.add_argument(
+        "--carried",
+        action="store_true",
+        help="write how far levels of two shapes lie apart, by which plans carry measurements",
+    )
+    parser.add_argument(
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one for each processor)"
     )
     given = parser.parse_args(arguments)
@@ -56,6 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TableError as problem:
         sys.stderr.write(f"no measured rows in {given.data}: {problem}\n")
         return 2
+    if given.carried:
+        return _write_carried(table)
     if given.spread:
         return _write_spread(table, given.jobs)
     document = scoreboard(table, extra_lines(), quick=given.quick, jobs=given.jobs)
@@ -92,6 +101,18 @@ def _write_spread(table: Table, jobs: int) -> int:
         document[column] = document_of(misses)
     FILE.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     sys.stdout.write(f"wrote {FILE}\n")
+    return 0
+
+
+def _write_carried(table: Table) -> int:
+    document = {
+        "version": 1,
+        "written_by": "python -m tests.fidelity --carried",
+        "data_sha256": table.sha256,
+        **kin.document_of(asked_of(table.points).asked),
+    }
+    carried.FILE.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    sys.stdout.write(f"wrote {carried.FILE}\n")
     return 0
 
 

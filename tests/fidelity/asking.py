@@ -84,6 +84,10 @@ class Asked:
             for name, value in likely.items()
         }
 
+    def at_priors(self) -> dict[str, float]:
+        """All quantities at the likely constants, as they are before any fit."""
+        return self._figures(self.case.at_corner(1))
+
     def _quantities(self, times: list[StepTimes]) -> dict[str, float]:
         return self._figures(self.case._evaluated(times))
 

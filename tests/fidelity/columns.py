@@ -65,17 +65,7 @@ class Board:
 
 def board_of(points: Iterable[Point], columns: Sequence[str] = COLUMNS, *, jobs: int = 1) -> Board:
     """Asks these columns about every point, in so many processes."""
-    board = Board()
-    for point in points:
-        subject = subject_of(point)
-        count = sum(len(v) for v in point.measured.values())
-        if isinstance(subject, str):
-            board.skipped[f"{point.source}: {subject}"] += count
-            continue
-        try:
-            board.asked.append(Asked(subject))
-        except NoRoomError as reason:
-            board.skipped[f"{point.source}: {reason}"] += count
+    board = asked_of(points)
     others = Others(board.asked, jobs) if "others" in columns else None
     board.calibrated = calibrated(board.asked, jobs) if "calibrated" in columns else {}
 
@@ -91,6 +81,22 @@ def board_of(points: Iterable[Point], columns: Sequence[str] = COLUMNS, *, jobs:
             for column, each in plain.items()
         }
         _judge(board, asked, (said, plain))
+    return board
+
+
+def asked_of(points: Iterable[Point]) -> Board:
+    """Every point that can be asked about, and the others with the reason; nothing is judged yet."""
+    board = Board()
+    for point in points:
+        subject = subject_of(point)
+        count = sum(len(v) for v in point.measured.values())
+        if isinstance(subject, str):
+            board.skipped[f"{point.source}: {subject}"] += count
+            continue
+        try:
+            board.asked.append(Asked(subject))
+        except NoRoomError as reason:
+            board.skipped[f"{point.source}: {reason}"] += count
     return board
 
 

@@ -111,7 +111,8 @@ def table_of(document: Document) -> str:
         "Written by `python -m tests.fidelity --write`; the figures are those of the last run, whatever they are.",
         "naive: roofline at data-sheet peaks. prior: what a plan says of hardware nobody measured. others: constants fitted on",
         "all other sources. calibrated: fitted on every second point of a system, judged on the points between.",
-        "Each cell: mean absolute error / median / 90 % quantile, share of measured values inside the printed 80 % range.",
+        "Each cell: mean absolute error / median / 90 % quantile / bias (median signed error), share of measured values inside",
+        "the printed 80 % range, and of how many rows where not of all.",
         "Ranges are those a plan prints, their factors (`disaggc/perf/spread.json`) taken from all sources but the one judged;",
         "`others` uses those of `prior`. Runs are as long as the table says, ten times the cap in InferenceX's.",
         "",
@@ -139,7 +140,7 @@ def table_of(document: Document) -> str:
     for source, quantities in document["sources"].items():
         for quantity, columns in quantities.items():
             count = int(columns["prior"]["rows"])
-            cells = " | ".join(_cell(columns.get(c)) for c in COLUMNS)
+            cells = " | ".join(_cell(columns.get(c), count) for c in COLUMNS)
             rows.append(f"| {source} | {quantity} | {count} | {cells} |")
     rows += ["", "## Skipped rows", ""] + [f"- {count}: {why}" for why, count in document["skipped"].items()]
     return "\n".join(rows) + "\n"
@@ -149,10 +150,15 @@ def _assumed(source: str) -> str:
     return f"{source} ({_STRANGE[source]})" if source in _STRANGE else source
 
 
-def _cell(figures: Document | None) -> str:
+def _cell(figures: Document | None, count: int) -> str:
+    """count: of the line; a column that judged fewer rows says how many."""
     if figures is None:
         return ""
-    return f"{figures['mape']:.1%} / {figures['median']:.1%} / {figures['p90']:.0%}, in {figures['in_range']:.0%}"
+    errors = (
+        f"{figures['mape']:.1%} / {figures['median']:.1%} / {figures['p90']:.0%} / {figures['bias']:+.0%}"
+    )
+    rows = "" if figures["rows"] == count else f", of {figures['rows']:.0f}"
+    return f"{errors}, in {figures['in_range']:.0%}{rows}"
 
 
 def _figures(figures: dict[str, float]) -> str:

@@ -91,8 +91,6 @@ def subject_of(point: Point, calibration: str | None = None) -> Subject | str:
         return f"accelerator `{point.gpu}` is unknown"
     if not (math.isfinite(point.isl) and math.isfinite(point.osl)):
         return "prompt or output length is not a number"
-    if min(point.isl, point.osl) < 1 or point.concurrency < 1:
-        return "a length or a concurrency is below one"
     if not (math.isfinite(point.concurrency) or (math.isfinite(point.rate) and point.rate > 0)):
         return "neither concurrency nor rate is given"
     group = group_of(accelerator)

@@ -68,10 +68,11 @@ def _stretch(misses: Sequence[Miss]) -> Stretch:
     share = min(_MOST, _SIDE * (len(count) + 1) / len(count))
     weighted = sorted((m.score, 1 / count[m.source]) for m in misses)
     mirrored = [(-score, weight) for score, weight in reversed(weighted)]
-    return Stretch(max(1.0, _quantile(mirrored, share)), max(1.0, _quantile(weighted, share)))
+    return Stretch(max(1.0, quantile(mirrored, share)), max(1.0, quantile(weighted, share)))
 
 
-def _quantile(weighted: Iterable[tuple[float, float]], share: float) -> float:
+def quantile(weighted: Iterable[tuple[float, float]], share: float) -> float:
+    """Of (value, weight) in rising order of value."""
     rows = list(weighted)
     whole, seen = sum(w for _, w in rows), 0.0
     for value, weight in rows:
