@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from disaggc.ir.plan import Role
 from disaggc.rollout.smoke_calls import Caller
+from disaggc.rollout.smoke_losses import lost, scraped
 from disaggc.rollout.smoke_model import Finding, Pair, Subject, failed, skipped
 from disaggc.rollout.smoke_pairs import pair, released
 from disaggc.rollout.smoke_service import cancelled, kv_blocks, proxy_reachable, reachable, remote_share
@@ -39,12 +40,16 @@ async def smoke(subject: Subject, said: Callable[[str], None]) -> AsyncIterator[
         for engine in subject.engines:
             if engine.address in out:
                 yield skipped("kv-blocks", engine.address, f"{engine.address} {UNREACHED}")
+        before = await scraped(rest, caller)
         if subject.plan.connector is not None:
             async for finding in _pairs(subject, rest, caller, said=said):
                 yield finding
         said(f"{name}: asking the proxy")
-        async for finding in _through_proxy(rest, caller, lost=there[-1].subject in out):
+        async for finding in _through_proxy(rest, caller, missing=there[-1].subject in out):
             yield finding
+        if subject.plan.connector is not None:
+            for finding in lost(before, await scraped(rest, caller)):
+                yield finding
 
 
 async def _pairs(
@@ -73,14 +78,16 @@ async def _pairs(
         yield await released(rest, caller, both)
 
 
-async def _through_proxy(rest: Subject, caller: Caller, *, lost: bool) -> AsyncIterator[Finding]:
+async def _through_proxy(rest: Subject, caller: Caller, *, missing: bool) -> AsyncIterator[Finding]:
     checks = [("hang-up", cancelled)]
     if rest.plan.connector is not None:
         checks.insert(0, ("remote-prefill", remote_share))
     for check, run in checks:
-        if lost or not rest.that(Role.DECODE):
-            who = "the proxy" if lost else "no engine that decodes"
-            yield skipped(check, f"{rest.plan.name}/proxy", f"{who} {UNREACHED if lost else 'can be asked'}")
+        if missing or not rest.that(Role.DECODE):
+            who = "the proxy" if missing else "no engine that decodes"
+            yield skipped(
+                check, f"{rest.plan.name}/proxy", f"{who} {UNREACHED if missing else 'can be asked'}"
+            )
         else:
             yield await run(rest, caller)
 

@@ -21,6 +21,11 @@ class Metrics:
         """The total without `vllm:`, 0 where the engine does not have it."""
         return self.totals.get(f"vllm:{name}", 0.0)
 
+    @property
+    def time_scale(self) -> float:
+        """How much faster than its own clock the engine runs: a double says so, a real engine is none."""
+        return self.totals.get("disaggc_sim_time_scale", 1.0)
+
 
 def read_metrics(text: str) -> Metrics:
     """Totals over all label sets but those that split one total by reason or source."""

@@ -15,10 +15,9 @@ GENERATED = 8
 """Tokens of a greedy answer that are compared."""
 MOVED_SHARE = 0.9
 """Least part of a prompt's KV, by the plan's bytes per token, that must arrive."""
-JUDGED_S = 0.05
-"""A transfer that is planned to take less than this is mostly set-up, and says nothing of the link."""
-SLOWER = 2.0
-"""How much longer than planned, at the cautious end, a transfer may take."""
+SETUP_S = {"rdma": 0.01, "tcp": 0.05, "link": 0.05}
+"""Most that setting one transfer up may take, by what it rides on: the cautious ends of the model's priors. A link
+inside a node may belong to a cluster of either fabric."""
 
 
 async def pair(subject: Subject, caller: Caller, both: Pair) -> list[Finding]:
@@ -44,7 +43,7 @@ async def pair(subject: Subject, caller: Caller, both: Pair) -> list[Finding]:
     )
     return [
         _moved(subject, name, len(prompt), delta=grown(before, after)),
-        _bandwidth(name, link, delta=grown(before, after)),
+        bandwidth(name, link, delta=grown(before, after), scale=after.time_scale),
         _parity(name, prefill, same=handed.same_as(alone), whole=handed.tokens is not None),
     ]
 
@@ -75,20 +74,28 @@ def _moved(subject: Subject, name: str, tokens: int, *, delta: Mapping[str, floa
     return judged("kv-moves", name, text, ok=True, figures=figures)
 
 
-def _bandwidth(name: str, link: KvLink, *, delta: Mapping[str, float]) -> Finding:
+def bandwidth(name: str, link: KvLink, *, delta: Mapping[str, float], scale: float) -> Finding:
+    """Whether one transfer is as fast as planned. scale: how much faster than the plan's clock the engine runs."""
     moved = delta.get("vllm:nixl_bytes_transferred_sum", 0.0)
-    took = delta.get("vllm:nixl_xfer_time_seconds_sum", 0.0)
+    took = delta.get("vllm:nixl_xfer_time_seconds_sum", 0.0) * scale
     if moved <= 0 or took <= 0:
         return skipped("bandwidth", name, "no transfer was timed")
-    planned = moved / link.bandwidth_low
-    figures = {"bytes": moved, "seconds": took, "planned_seconds": planned}
-    text = (
-        f"{format_bytes(moved)} in {took * 1e3:.1f} ms ({format_speed(moved / took)}), "
-        f"planned are at least {format_speed(link.bandwidth_low)}"
-    )
-    if planned < JUDGED_S and took > SLOWER * planned:
-        return skipped("bandwidth", name, f"{text}; too little to judge the link by", figures=figures)
-    return judged("bandwidth", name, text, ok=took <= SLOWER * planned, figures=figures)
+    planned, setup = moved / link.bandwidth_low, SETUP_S[link.transport]
+    figures = {"bytes": moved, "seconds": took, "planned_seconds": planned, "setup_seconds": setup}
+    clock = f" of the double's clock, {scale:g} times as fast" if scale != 1 else ""
+    text = f"{format_bytes(moved)} in {took * 1e3:.1f} ms{clock} ({format_speed(moved / took)}"
+    least = format_speed(link.bandwidth_low)
+    if took <= planned:
+        text += f"), set-up included; planned are at least {least} without it"
+        return judged("bandwidth", name, text, ok=True, figures=figures)
+    most = f"{(planned + setup) * 1e3:.1f} ms, which are {planned * 1e3:.1f} ms at the {least} planned at least and "
+    most += f"up to {setup * 1e3:.0f} ms of set-up"
+    if took > planned + setup:
+        return judged("bandwidth", name, f"{text}): more than {most}", ok=False, figures=figures)
+    if planned < setup:
+        text += f"): within {most}; set-up may be most of it, so the link itself is not judged"
+        return skipped("bandwidth", name, text, figures=figures)
+    return judged("bandwidth", name, f"{text}): within {most}", ok=True, figures=figures)
 
 
 def _parity(name: str, prefill: Target, *, same: bool, whole: bool) -> Finding:

@@ -96,6 +96,16 @@ class BlockPool:
         """What the block holds now, whoever asks; nothing for a block there is not."""
         return self._contents[block] if 0 < block <= self.count else _NOTHING
 
+    def overwrite(self, blocks: list[int]) -> None:
+        """Those that nobody uses hold another prompt now."""
+        for block in blocks:
+            key = self._key[block]
+            if self._users[block] == 0:
+                if key is not None:
+                    del self._cached[key]
+                    self._key[block] = None
+                self._contents[block] = Content(EMPTY, blake2b(b"%d" % block, digest_size=8).digest())
+
     def reset(self) -> None:
         """Forget every cached prefix."""
         for block in self._cached.values():

@@ -28,7 +28,7 @@ class Engine:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.loop = asyncio.get_running_loop()
-        self.counters = Counters(options.max_model_len)
+        self.counters = Counters(options.max_model_len, scale=options.scale)
         self.scheduler = Scheduler(options, self.counters, self.loop)
         self.exchange = (
             KvExchange(options, self.scheduler, self.counters) if options.connector is not None else None
@@ -131,6 +131,9 @@ class Engine:
             case Kind.EXPIRE_LEASES:
                 if self.exchange is not None:
                     self.exchange.supply.expire(inf)
+            case Kind.REUSE_LEASES:
+                if self.exchange is not None:
+                    self.exchange.supply.reuse()
             case Kind.REFUSE:
                 if self._server is not None:
                     self._server.close()

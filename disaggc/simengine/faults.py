@@ -41,7 +41,9 @@ class Kind(StrEnum):
     OTHER_BLOCKS = "other-blocks"
     """Prefill's answer names blocks of somebody else."""
     EXPIRE_LEASES = "expire-leases"
-    """All leases end now."""
+    """All leases end now; their blocks hold what they held until somebody else writes there."""
+    REUSE_LEASES = "reuse-leases"
+    """All leases end now and their blocks are other prompts', as on a prefill that is busy."""
     REFUSE = "refuse"
     """New connections are refused for `seconds`."""
 

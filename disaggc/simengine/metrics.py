@@ -68,7 +68,8 @@ class Histogram:
 class Counters:
     """Everything that only grows, and the histograms. Gauges are asked for when the page is written."""
 
-    def __init__(self, max_model_len: int) -> None:
+    def __init__(self, max_model_len: int, *, scale: float = 1.0) -> None:
+        self.scale = scale
         lengths = up_to(max_model_len)
         self.value: dict[str, float] = dict.fromkeys(_PLAIN, 0.0)
         self.by: dict[tuple[str, str, str], float] = {
@@ -199,6 +200,8 @@ def _lines(
         yield f"vllm:{name}{_labels({**own, label: kind} if label else own)} {amount:.17g}"
     yield "# HELP vllm:cache_config_info Information of the cache config\n# TYPE vllm:cache_config_info gauge"
     yield f"vllm:cache_config_info{_labels({**cache, 'engine': '0'})} 1"
+    yield "# HELP disaggc_sim_time_scale How much faster than an engine this double runs"
+    yield f"# TYPE disaggc_sim_time_scale gauge\ndisaggc_sim_time_scale{_labels(own)} {counters.scale:.17g}"
 
 
 def _histogram(name: str, own: Mapping[str, str], histogram: Histogram) -> Iterator[str]:

@@ -7,6 +7,7 @@ import os
 import uuid
 from contextlib import suppress
 from hashlib import sha256
+from math import inf
 from typing import Any
 
 from disaggc.simengine.blocks import BlockPool
@@ -91,6 +92,12 @@ class Supply:
         if count:
             self._counters.transfer("kv_expired_reqs", count)
         return count
+
+    def reuse(self) -> None:
+        """End every lease, and write other prompts where they were."""
+        blocks = sorted(self.leases.owned)
+        self.expire(inf)
+        self._pool.overwrite(blocks)
 
     # --- what the scheduler asks ---
 

@@ -66,7 +66,7 @@ def test_names_and_buckets_are_those_of_vllm():
         pytest.skip(f"{names} is not here: set DISAGGC_SHARED to compare with vLLM's own names")
     known = set(names.read_text().split()) | {"vllm:prompt_tokens_total"}
     text = page()
-    ours = {line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE ")}
+    ours = {line.split(" ")[2] for line in text.splitlines() if line.startswith("# TYPE vllm:")}
     assert {n if n in known else n.removesuffix("_total") for n in ours} <= known
     real = (SHARED / "samples/metrics_pd_decode.txt").read_text()
     limit = re.compile(r'^(vllm:\w+)_bucket\{.*le="([^"]+)"', re.MULTILINE)

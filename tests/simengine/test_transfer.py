@@ -151,6 +151,25 @@ def test_an_expired_lease_gives_wrong_tokens_with_a_200():
     run(go())
 
 
+def test_blocks_that_a_busy_prefill_reuses_give_wrong_tokens_with_a_200_by_either_policy():
+    async def go():
+        mono, p, d = Double(), Double(*transfer()), Double(*transfer())
+        async with up(mono, p, d):
+            tokens = prompt(900)
+            params = await p.prefill(tokens)
+            p.engine.do(Fault(kind="reuse-leases"))
+            reply = await d.complete(tokens, kv_transfer_params=params)
+            assert (reply.status, p.leases) == (200, 0)
+            assert ids(reply) != ids(await mono.complete(tokens))
+            again = await p.complete(tokens, 8)
+            assert ids(again) == ids(await mono.complete(tokens, 8)), "the prefix is not cached any more"
+            await asyncio.sleep(0.05)
+            assert (await p.metrics())["vllm:nixl_num_notifications_after_expiry_total"] == 1
+            assert (await p.metrics())["disaggc_sim_time_scale"] == 20
+
+    run(go())
+
+
 def test_leases_last_as_long_as_the_time_scale_says_and_heartbeats_renew_them():
     async def go():
         p = Double(*transfer(kv_lease_duration=12))

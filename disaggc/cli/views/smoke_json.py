@@ -18,7 +18,7 @@ class SmokeFindingItem(Item):
     """One check of one subject."""
 
     check: str
-    """Name of the check: reachable, kv-blocks, kv-moves, bandwidth, parity, cancel, remote-prefill, hang-up."""
+    """Name: reachable, kv-blocks, kv-moves, bandwidth, parity, cancel, remote-prefill, hang-up, kv-losses."""
     subject: str
     """Plan address, or a pair of them."""
     state: Literal["pass", "fail", "skip"]
