@@ -152,9 +152,9 @@ class Fleet:
     ) -> None:
         self.table = table
         self.replicas: dict[str, Replica] = {}
-        policy = table.policy if table.proxies == 1 else Policy.POWER_OF_TWO
-        self.for_prefill = Chooser(policy, random.random)
-        self.for_decode = Chooser(policy, random.random)
+        several = table.proxies > 1
+        self.for_prefill = Chooser(table.policy, random.random, several=several)
+        self.for_decode = Chooser(table.policy, random.random, several=several)
         self.for_any = Chooser(Policy.POWER_OF_TWO, random.random)
         tls = engine_tls(table)
         known = earlier.replicas if earlier else {}

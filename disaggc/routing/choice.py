@@ -42,6 +42,8 @@ class Chooser:
     policy: Policy
     random: Callable[[], float]
     turn: int = 0
+    several: bool = False
+    """Whether other proxies choose too: the load seen is stale then, and all would run to the same least one."""
 
     def choose(self, candidates: Sequence[C], prefix: bytes = b"") -> C | None:
         """The replica to use, None when there is none. `prefix` is the affinity key, empty = no affinity."""
@@ -55,6 +57,8 @@ class Chooser:
                 return power_of_two(candidates, self.random)
             case Policy.PREFIX_AFFINITY if prefix:
                 return affine(candidates, prefix)
+            case _ if self.several:
+                return power_of_two(candidates, self.random)
             case _:
                 self.turn += 1
                 return least_work(candidates, self.turn)

@@ -481,9 +481,11 @@ def test_what_decode_has_cached_is_not_handed_over_again():
     run(go())
 
 
-def test_affinity_keeps_a_session_on_its_replica():
+@pytest.mark.parametrize("proxies", [1, 2])
+def test_affinity_keeps_a_session_on_its_replica(proxies):
     async def go():
-        stack = Stack(decodes=[Engine(f"d{i}") for i in range(4)], table={"policy": "prefix-affinity"})
+        table = {"policy": "prefix-affinity", "proxies": proxies}
+        stack = Stack(decodes=[Engine(f"d{i}") for i in range(4)], table=table)
         async with stack.up() as s:
             for session in range(6):
                 for turn in range(5):

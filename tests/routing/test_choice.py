@@ -87,3 +87,24 @@ def test_weights_share_the_work():
     for _ in range(400):
         chooser.choose(fleet).work += 10
     assert fleet[1].work == pytest.approx(3 * fleet[0].work, rel=0.05)
+
+
+@pytest.mark.parametrize("policy", list(Policy))
+def test_several_proxies_draw_where_one_would_take_the_least(policy):
+    """All would run to the same replica by stale load; affinity and turns need none and stay what they are."""
+    fleet = [R(f"d/{i}", work=float(i > 0)) for i in range(8)]
+
+    def taken(prefix: bytes) -> list[str]:
+        rng = random.Random(1)  # noqa: S311 - repeatable
+        several = Chooser(policy, rng.random, several=True)
+        return [several.choose(fleet, prefix).address for _ in range(400)]
+
+    keyed, bare = taken(b"x"), taken(b"")
+    match policy:
+        case Policy.ROUND_ROBIN:
+            assert {keyed.count(r.address) for r in fleet} == {50}
+        case Policy.PREFIX_AFFINITY:
+            assert set(keyed) == {affine(fleet, b"x").address}
+            assert len(set(bare)) > 1
+        case _:
+            assert len(set(keyed)) > 1, "not all to the one that looks idlest"

@@ -1,7 +1,8 @@
 """Several proxies that each count only their own requests.
 
-`least-work` and `prefix-affinity` decide by what this proxy has sent. With several proxies each sees a share of the
-load and may send to a replica that another one has just filled; `power-of-two` suffers least.
+`least-work` decides by what this proxy has sent. With several proxies each sees a share of the load, and all would run
+to the replica that looks idlest: so they draw two and take the better one, as `power-of-two` does. Affinity and round
+robin need no shared load and stay what they are.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ def check(resolved: ResolvedSpec) -> Iterator[Finding]:
         proxy = service.given.proxy
         if proxy.replicas > 1 and proxy.policy == "least-work":
             yield Finding(
-                f"`replicas` {proxy.replicas} of the proxy each see only their own share of the load",
+                f"`replicas` {proxy.replicas} of the proxy each see only their own share of the load, "
+                "so `least-work` is `power-of-two` there",
                 at(service, "proxy", "replicas"),
                 help="write `policy: power-of-two`",
             )
