@@ -126,13 +126,15 @@ class Desk:
         """200 while every worker runs and has the table in effect."""
         control = self._control
         handles = list(control.handles.values())
-        current = [h for h in handles if h.acknowledged >= control.table.generation]
+        current = [h for h in handles if h.acknowledged == control.table.generation]
         good = len(current) == control.board.workers and not control.draining
         said = {
             "workers": len(current),
             "draining": control.draining,
             "generation": control.table.generation,
+            "routing_file_generation": control.file.taken.generation if control.file.taken else None,
             "routing_file_rejected": control.file.rejected,
+            "routing_file_sha256": control.file.judged,
         }
         return web.json_response(said, status=200 if good else 503)
 
@@ -158,7 +160,7 @@ class Desk:
         if (table.service, table.listen) != (fixed.service, fixed.listen):
             return self._refused(409, "`service` and `listen` need a restart of the proxy")
         try:
-            refusals = await control.apply(table, persist=True)
+            refusals = await control.apply(table, administered=True)
         except ValueError as exc:
             return self._refused(409, str(exc))
         if refusals:

@@ -11,7 +11,6 @@ import json
 import logging
 import signal
 import socket
-from pathlib import Path
 
 from disaggc.proxy.admin import admin_site, metrics_site
 from disaggc.proxy.board import MAX_REPLICAS, Board, Shared
@@ -28,14 +27,14 @@ WATCH_S = 0.5
 
 
 class StaleError(ValueError):
-    """A table with a generation that is not newer than the one in effect, and different."""
+    """A table of administration with a generation that is not newer than the one in effect, and different."""
 
 
 class Control:
     """All of one proxy's processes."""
 
-    def __init__(self, path: Path | None, table: RoutingTable, *, workers: int) -> None:
-        self.file = RoutingFile(path)
+    def __init__(self, file: RoutingFile, table: RoutingTable, *, workers: int) -> None:
+        self.file = file
         self.table = table
         self.board = Board.create(workers)
         self.slots: dict[str, int] = {}
@@ -142,12 +141,15 @@ class Control:
         order = {"table": self.table.model_dump(mode="json"), "slots": self.slots}
         handle.writer.write(json.dumps(order).encode() + b"\n")
 
-    async def apply(self, table: RoutingTable, *, persist: bool) -> list[str]:
-        """Put a table in effect on every worker; what workers refused. StaleError for an old generation."""
+    async def apply(self, table: RoutingTable, *, administered: bool) -> list[str]:
+        """Put a table in effect on every worker; what workers refused. StaleError for an old one of administration.
+
+        A file answers for its generation to the file before it, see `RoutingFile.read`.
+        """
         async with self._applying:
             if table == self.table:
                 return []
-            if table.generation <= self.table.generation:
+            if administered and table.generation <= self.table.generation:
                 raise StaleError(
                     f"generation {table.generation} is not above {self.table.generation}, which is in effect"
                 )
@@ -163,7 +165,7 @@ class Control:
                     self._order(handle)
                 await self.acknowledged(ACK_S)
                 return refusals
-            if persist:
+            if administered:
                 self.file.keep(table)
             return []
 
@@ -177,7 +179,7 @@ class Control:
             if refused:
                 return refused
             if len(handles) == self.board.workers and all(
-                h.acknowledged >= self.table.generation for h in handles
+                h.acknowledged == self.table.generation for h in handles
             ):
                 return []
             await asyncio.sleep(0.01)
@@ -186,16 +188,23 @@ class Control:
         ]
 
     async def _watch_file(self) -> None:
-        """Read the routing file when it was replaced, at once after SIGHUP. A bad one changes nothing and is said."""
+        """Read the routing file when it was replaced, at once after SIGHUP. A bad one changes nothing and is said.
+
+        SIGHUP has a bad one tried again: what it lacked, e.g. a key, may be there now.
+        """
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._reload.wait(), WATCH_S)
+            again = self._reload.is_set() and self.file.rejected is not None
             self._reload.clear()
-            if not self.file.changed():
+            if not self.file.changed() and not again:
                 continue
             try:
-                refusals = await self.apply(self.file.read(self.table), persist=False)
-            except (TableError, StaleError, OSError) as exc:
+                table = self.file.read(self.table)
+                if table is None:
+                    continue
+                refusals = await self.apply(table, administered=False)
+            except (TableError, OSError) as exc:
                 refusals = [str(exc)]
             if refusals:
                 self.file.reject("; ".join(refusals))

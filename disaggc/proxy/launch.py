@@ -12,7 +12,7 @@ import uvloop
 
 from disaggc.proxy.control import Control
 from disaggc.proxy.service import SecretError, read_secret
-from disaggc.proxy.tables import newest
+from disaggc.proxy.tables import RoutingFile
 from disaggc.routing.limits import Listen
 from disaggc.routing.table import RoutingTable, TableError
 
@@ -21,14 +21,14 @@ class LaunchError(Exception):
     """The proxy cannot start; the message says why."""
 
 
-def read_table(config: Path, *, host: str | None, port: int | None) -> RoutingTable:
+def read_table(file: RoutingFile, *, host: str | None, port: int | None) -> RoutingTable:
     """The table of a routing file with the command line's address; LaunchError with every fault of the file."""
     try:
-        table = newest(config)
+        table = file.start()
     except OSError as exc:
         raise LaunchError(f"the routing file cannot be read: {exc}") from None
     except TableError as exc:
-        raise LaunchError(f"{config} is not a routing file:\n{exc}") from None
+        raise LaunchError(f"{file.path} is not a routing file:\n{exc}") from None
     if host is None and port is None:
         return table
     changed = {"host": host or table.listen.host, "port": port or table.listen.port}
@@ -42,7 +42,8 @@ def read_table(config: Path, *, host: str | None, port: int | None) -> RoutingTa
 def launch(config: Path, *, workers: int, host: str | None = None, port: int | None = None) -> None:
     """Serve until SIGTERM; LaunchError when that cannot start."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
-    table = read_table(config, host=host, port=port)
+    file = RoutingFile(config)
+    table = read_table(file, host=host, port=port)
     try:
         for source in (table.api_key, table.listen.admin_token):
             if source is not None:
@@ -52,7 +53,7 @@ def launch(config: Path, *, workers: int, host: str | None = None, port: int | N
     _raise_descriptor_limit()
 
     async def live() -> None:
-        await Control(config, table, workers=workers).run()
+        await Control(file, table, workers=workers).run()
 
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

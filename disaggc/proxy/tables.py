@@ -1,26 +1,29 @@
-"""The routing file, which is only read, and beside it the newer table that administration put in effect.
+"""The routing file, which is only read, and beside it the table that administration put in effect.
 
 A table that came over administration must outlive a restart of the proxy: the old one may name engines that are gone.
-It stands in `<file>.live`, so that the operator's own file stays as it was written.
+It stands in `<file>.live`, so that the operator's own file stays as it was written, with the mark of the file that it
+was made from: once that file was replaced by a different one, the operator has spoken last.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from contextlib import suppress
 from pathlib import Path
 
 from disaggc.routing.limits import Listen
-from disaggc.routing.table import RoutingTable, TableError, dump_table, load_table
+from disaggc.routing.live import FileMark, LiveTable, dump_live, live_path, load_live, mark_of
+from disaggc.routing.table import RoutingTable, TableError, load_table
 
 _LOG = logging.getLogger(__name__)
 
 
 class RoutingFile:
-    """One proxy's routing file. None = the table has no file."""
+    """One proxy's routing file."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         self.kept = True
         """Whether the table in effect will be there after a restart."""
@@ -28,55 +31,77 @@ class RoutingFile:
         """Why the file as it was last written is not in effect; None when it is, or was before administration."""
         self.refusals = {"file": 0, "admin": 0}
         """Tables that were not put in effect, by where they came from."""
+        self.taken: FileMark | None = None
+        """The file that is in effect, or was before administration spoke; None before the first."""
+        self.judged: str | None = None
+        """SHA-256, hex, of the bytes that were taken or rejected last."""
         self._seen: tuple[int, int, int] | None = None
+        self._listen: Listen | None = None
+        self._read: FileMark | None = None
+        self._bytes: str | None = None
+
+    def start(self) -> RoutingTable:
+        """What a proxy starts with: the file, or what administration made of just this file. TableError or OSError."""
         self._seen = self._stamp()
-        self._listen = self._listening()
+        table = self._load()
+        self._listen = table.listen
+        self.taken, self.judged = mark_of(table), self._bytes
+        return _administered(live_path(self.path), self.taken, table) or table
 
     def changed(self) -> bool:
         """Whether it is another file than at the last look."""
         stamp = self._stamp()
         changed = stamp != self._seen
         self._seen = stamp
-        return self.path is not None and changed
+        return changed
 
-    def read(self, current: RoutingTable) -> RoutingTable:
-        """The file's table, with addresses as they are in use; TableError or OSError."""
-        if self.path is None:
-            raise TableError("there is no routing file")
-        table = load_table(self.path.read_bytes())
+    def read(self, current: RoutingTable) -> RoutingTable | None:
+        """The file's table, with addresses as they are in use; TableError or OSError.
+
+        None where the file is still, or again, the one in effect: what administration made of it stays. A different one
+        needs a generation above that file's, not above those of administration, which who writes files cannot know.
+        """
+        table = self._load()
         if table.service != current.service:
             raise TableError(f"it is of service `{table.service}`, this proxy serves `{current.service}`")
+        self._read = mark_of(table)
+        if self._read == self.taken:
+            self.rejected, self.judged = None, self._bytes
+            return None
+        if self.taken is not None and table.generation <= self.taken.generation:
+            raise TableError(
+                f"generation {table.generation} is not above {self.taken.generation}, that of the file before it"
+            )
         if table.listen != self._listen:
             _LOG.warning("`listen` of the routing file has changed, which takes a restart; the rest is used")
         return table.model_copy(update={"listen": current.listen})
 
-    def _listening(self) -> Listen | None:
-        try:
-            return None if self.path is None else load_table(self.path.read_bytes()).listen
-        except (OSError, TableError):
-            return None
+    def _load(self) -> RoutingTable:
+        self._bytes = None
+        content = self.path.read_bytes()
+        self._bytes = hashlib.sha256(content).hexdigest()
+        return load_table(content)
 
     def reject(self, reason: str) -> None:
         """The file is not used."""
-        self.rejected = reason
+        self.rejected, self.judged = reason, self._bytes
         self.refusals["file"] += 1
         _LOG.error("the routing file is not used: %s", reason)
 
     def accept(self) -> None:
-        """The file is in effect: what administration said before is overtaken."""
-        self.rejected, self.kept = None, True
-        if self.path is not None:
-            with suppress(OSError):
-                _live(self.path).unlink(missing_ok=True)
+        """The file as last read is in effect: what administration said before is overtaken."""
+        self.rejected, self.kept, self.taken, self.judged = None, True, self._read, self._bytes
+        with suppress(OSError):
+            live_path(self.path).unlink(missing_ok=True)
 
     def keep(self, table: RoutingTable) -> None:
         """Write down a table of administration; the folder may be one that cannot be written, e.g. a ConfigMap."""
-        if self.path is None:
+        if self.taken is None:
             return
-        live = _live(self.path)
+        live = live_path(self.path)
         beside = live.with_name(f"{live.name}.{os.getpid()}")
         try:
-            beside.write_text(dump_table(table))
+            beside.write_text(dump_live(LiveTable(made_from=self.taken, table=table)))
             beside.replace(live)
         except OSError as problem:
             self.kept = False
@@ -85,8 +110,6 @@ class RoutingFile:
             self.kept = True
 
     def _stamp(self) -> tuple[int, int, int] | None:
-        if self.path is None:
-            return None
         try:
             stat = self.path.stat()
         except OSError:
@@ -94,25 +117,25 @@ class RoutingFile:
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
-def newest(path: Path) -> RoutingTable:
-    """What a proxy starts with: the file, or a later table of administration beside it. TableError or OSError."""
-    table = load_table(path.read_bytes())
-    live = _live(path)
+def _administered(live: Path, mark: FileMark, table: RoutingTable) -> RoutingTable | None:
+    """What administration made of the file with this mark and table; None where it said nothing, or of another file."""
     try:
-        put = load_table(live.read_bytes())
+        put = load_live(live.read_bytes())
     except FileNotFoundError:
-        return table
+        return None
     except (OSError, TableError) as problem:
         _LOG.warning("%s is not used: %s", live, problem)
-        return table
-    if put.service != table.service or put.generation <= table.generation:
-        return table
+        return None
+    if put.table.service != table.service or put.made_from != mark:
+        _LOG.warning(
+            "%s is removed: administration made it (generation %d) from another file than the one there is now, which "
+            "is in effect (generation %d)", live, put.table.generation, mark.generation,
+        )  # fmt: skip
+        with suppress(OSError):
+            live.unlink(missing_ok=True)
+        return None
     _LOG.warning(
-        "generation %d from %s is in effect, %s has %d: raise it above, or remove the other file, to go back to it",
-        put.generation, live, path, table.generation,
+        "generation %d from %s is in effect, made from the file of generation %d: a file with a higher one replaces it",
+        put.table.generation, live, mark.generation,
     )  # fmt: skip
-    return put.model_copy(update={"listen": table.listen})
-
-
-def _live(path: Path) -> Path:
-    return path.with_name(f"{path.name}.live")
+    return put.table.model_copy(update={"listen": table.listen})

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import aiohttp
 import pytest
 
 from disaggc.proxy.launch import read_table
+from disaggc.proxy.tables import RoutingFile
 from tests.proxy.engine import Engine
 from tests.proxy.harness import Reply, Stack, prompt, request, run
 
@@ -146,7 +148,8 @@ def test_live_tables_by_file_and_by_put(tmp_path):
                 await stack.ask(prompt())
             assert stack.decodes[0].seen == []
             assert p.path.read_text() == before, "the operator's file is the operator's"
-            assert json.loads(live.read_text())["generation"] == 2
+            put = json.loads(live.read_text())
+            assert (put["made_from"]["generation"], put["table"]["generation"]) == (1, 2)
             async with p.session.put("/admin/routing", json=p.table(1)) as answer:
                 assert answer.status == 409
             async with p.session.put("/admin/routing", data=b"{") as answer:
@@ -184,12 +187,21 @@ def test_live_tables_by_file_and_by_put(tmp_path):
     run(go())
 
 
-def test_a_drain_outlives_a_restart_until_the_file_is_newer(tmp_path):
+def started(p):
+    """What a proxy of this file would start with."""
+    return read_table(RoutingFile(p.path), host=None, port=None)
+
+
+async def drained(p, address="chat/decode/1"):
+    async with p.session.post("/admin/drain", params={"replica": address}) as answer:
+        return await answer.json()
+
+
+def test_a_drain_outlives_a_restart_until_the_file_is_another(tmp_path):
     async def go():
         stack = Stack(decodes=[Engine("d0"), Engine("d1")])
         async with Proxy(stack, tmp_path, 1).up() as p:
-            async with p.session.post("/admin/drain", params={"replica": "chat/decode/1"}) as answer:
-                assert (await answer.json())["generation"] == 2
+            assert (await drained(p))["generation"] == 2
             async with p.session.get("/admin/pools") as answer:
                 states = {r["address"]: r["state"] for r in (await answer.json())["replicas"]}
             assert states["chat/decode/1"] == "draining"
@@ -198,11 +210,87 @@ def test_a_drain_outlives_a_restart_until_the_file_is_newer(tmp_path):
             async with p.session.post("/admin/drain", params={"address": "chat/decode/1"}) as answer:
                 assert answer.status == 400
                 assert "`?replica=ADDRESS`; there are chat/decode/0, " in (await answer.json())["error"]
-        started = read_table(p.path, host=None, port=None)
-        assert started.generation == 2, "a drain outlives a restart"
-        assert started.listen.admin_port == p.admin
-        p.write(p.table(3))
-        assert read_table(p.path, host=None, port=None).generation == 3
+        assert started(p).generation == 2, "a drain outlives a restart"
+        assert started(p).listen.admin_port == p.admin
+        p.path.write_text(json.dumps(p.table(), indent=4))
+        assert started(p).generation == 2, "another spelling of the same table is the same file"
+        live = p.path.with_name("routing.json.live")
+        p.write(p.table(1, policy="round-robin"))
+        assert (started(p).generation, started(p).policy) == (1, "round-robin"), (
+            "the file was replaced meanwhile"
+        )
+        assert not live.exists(), "the drain does not come back with the file that it was made from"
+
+    run(go())
+
+
+def test_a_new_file_replaces_what_administration_made_of_the_one_before(tmp_path):
+    """Who writes files cannot know how far administration has counted on."""
+
+    async def go():
+        stack = Stack(decodes=[Engine("d0"), Engine("d1")])
+        async with Proxy(stack, tmp_path, 2).up() as p:
+            for said in (2, 3, 4):
+                assert (await drained(p, f"chat/decode/{said % 2}"))["generation"] == said
+
+            async def health():
+                async with p.session.get("/health") as answer:
+                    return await answer.json()
+
+            p.path.write_text(json.dumps(p.table(), indent=4))
+            sha = hashlib.sha256(p.path.read_bytes()).hexdigest()
+
+            async def judged():
+                return (await health())["routing_file_sha256"] == sha
+
+            await eventually(judged)
+            said = await health()
+            assert (said["generation"], said["routing_file_rejected"]) == (4, None), (
+                "the same table is no news"
+            )
+            p.write(p.table(1, policy="round-robin"))
+
+            async def rejected():
+                return (await health())["routing_file_rejected"]
+
+            await eventually(rejected)
+            assert "generation 1 is not above 1" in await rejected()
+            p.write(p.table(2, policy="round-robin"))
+
+            async def in_effect():
+                said = await health()
+                return (said["generation"], said["routing_file_generation"], said["workers"]) == (2, 2, 2)
+
+            await eventually(in_effect)
+            assert await rejected() is None
+            async with p.session.get("/admin/routing") as answer:
+                table = await answer.json()
+            assert table["policy"] == "round-robin"
+            assert {r["state"] for pool in table["pools"] for r in pool["replicas"]} == {"active"}
+            assert await p.metric("routing_generation") == 2
+            assert (await drained(p))["generation"] == 3
+
+    run(go())
+
+
+def test_sighup_tries_a_rejected_file_again(tmp_path):
+    async def go():
+        stack, key = Stack(), tmp_path / "key"
+        async with Proxy(stack, tmp_path, 2).up() as p:
+            p.write(p.table(2, api_key={"file": str(key)}))
+
+            async def rejected():
+                return await p.metric("routing_file_rejected") == 1
+
+            await eventually(rejected)
+            key.write_text("k")
+            p.process.send_signal(signal.SIGHUP)
+
+            async def in_effect():
+                return await p.metric("routing_generation") == 2 and not await rejected()
+
+            await eventually(in_effect)
+            assert (await stack.ask(prompt())).status == 401
 
     run(go())
 
