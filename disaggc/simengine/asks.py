@@ -201,9 +201,10 @@ def _logprobs(api: str, body: Body) -> int | None:
 def _tool(body: Body) -> str | None:
     """The function a request insists on; a mere offer of tools is not taken up."""
     choice, tools = body.get("tool_choice"), body.get("tools")
-    if isinstance(choice, dict):
-        return _name(choice)
-    return _name(tools[0]) if choice == "required" and tools else None
+    kind = choice.get("type") if isinstance(choice, dict) else choice
+    if kind in ("required", "any"):
+        return _name(tools[0]) if tools else None
+    return _name(choice) if isinstance(choice, dict) and kind not in ("auto", "none") else None
 
 
 def _name(tool: Mapping[str, Any]) -> str:

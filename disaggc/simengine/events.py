@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from disaggc.simengine.shapes import Choice, Counts, Said, Whole, anthropic, tool_calls
+from disaggc.simengine.shapes import Choice, Counts, Said, Whole, anthropic, tool_calls, tool_use
 
 DONE = b"data: [DONE]\n\n"
 
@@ -51,11 +51,10 @@ class Shape(Whole):
                     "content": [],
                     "stop_reason": None,
                 }
-                start = {
-                    "type": "content_block_start",
-                    "index": 0,
-                    "content_block": {"type": "text", "text": ""},
-                }
+                block = {"type": "text", "text": ""}
+                if self.ask.tool is not None:
+                    block = tool_use(Choice(0, "", None, tool=self.ask.tool))
+                start = {"type": "content_block_start", "index": 0, "content_block": block}
                 return event({"type": "message_start", "message": said}, "message_start") + event(
                     start, "content_block_start"
                 )
@@ -75,11 +74,10 @@ class Shape(Whole):
                 }
                 return event(said, "response.output_text.delta")
             case "messages":
-                said = {
-                    "type": "content_block_delta",
-                    "index": 0,
-                    "delta": {"type": "text_delta", "text": c.text},
-                }
+                part = {"type": "text_delta", "text": c.text}
+                if c.tool is not None:
+                    part = {"type": "input_json_delta", "partial_json": json.dumps({"text": c.text})}
+                said = {"type": "content_block_delta", "index": 0, "delta": part}
                 return event(said, "content_block_delta")
             case "chat":
                 delta: Said = {"tool_calls": tool_calls(c, streamed=True)} if c.tool else {"content": c.text}
@@ -109,7 +107,7 @@ class Shape(Whole):
                 usage = {"input_tokens": counts.prompt, "output_tokens": counts.completion}
                 said = {
                     "type": "message_delta",
-                    "delta": {"stop_reason": anthropic(c.reason)},
+                    "delta": {"stop_reason": anthropic(c), "stop_sequence": None},
                     "usage": usage,
                 }
                 return stop + event(said, "message_delta") + event({"type": "message_stop"}, "message_stop")

@@ -101,6 +101,14 @@ _EVERYWHERE: dict[str, tuple[Check, str]] = {
     "vllm_xargs": (_object, "a valid dictionary"),
     "kv_transfer_params": (_object, "a valid dictionary"),
 }  # fmt: skip
+_SIDE = (
+    _text_or(lambda v: _object(v) or _list_of(lambda one: _text(one) or _object(one))(v)),
+    "a text, a dictionary, or a list of them",
+)
+_INPUT = (
+    _text_or(lambda v: isinstance(v, list) and bool(v) and (_texts(v) or _wholes(v) or _list_of(_wholes)(v))),
+    "a valid string, a list of strings, or a list of token ids",
+)
 _BY_API: dict[str, dict[str, tuple[Check, str]]] = {
     "completions": {"logprobs": (_count, "a valid integer")},
     "chat": {"logprobs": (_flag, "a valid boolean")},
@@ -110,21 +118,31 @@ _BY_API: dict[str, dict[str, tuple[Check, str]]] = {
     },
     "responses": {"input": (_text_or(_objects), "a valid string or a list of dictionaries")},
     "messages": {"system": (_text_or(_objects), "a valid string or a list of dictionaries")},
+    "count_tokens": {"system": (_text_or(_objects), "a valid string or a list of dictionaries")},
+    "score": dict.fromkeys(("queries", "documents", "items", "data_1", "data_2", "text_1", "text_2"), _SIDE),
+    "rerank": {
+        "query": (_text_or(_object), "a valid string or a dictionary"),
+        "documents": _SIDE,
+        "top_n": (_whole, "a valid integer"),
+    },
+    "pooling": {"input": _INPUT},
+    "embed": {
+        "texts": (_texts, "a list of strings"), "images": (_texts, "a list of strings"),
+        "inputs": (_objects, "a list of dictionaries"),
+    },
     "tokenize": {"prompt": (_text, "a valid string")},
     "detokenize": {"tokens": (_wholes, "a list of integers")},
-    "embeddings": {
-        "input": (
-            _text_or(lambda v: isinstance(v, list) and bool(v) and (_texts(v) or _wholes(v) or _list_of(_wholes)(v))),
-            "a valid string, a list of strings, or a list of token ids",
-        ),
-    },
+    "embeddings": {"input": _INPUT},
 }  # fmt: skip
 _INSIDE = (
     ("stream_options", "include_usage", _flag, "a valid boolean"),
     ("stream_options", "continuous_usage_stats", _flag, "a valid boolean"),
     ("vllm_xargs", "sim_tokens", _number, "a valid number"),
 )
-_NEEDED = {"batch": ("messages",), "embeddings": ("input",), "detokenize": ("tokens",)}
+_NEEDED = {
+    "batch": ("messages",), "embeddings": ("input",), "detokenize": ("tokens",), "rerank": ("query", "documents"),
+    "count_tokens": ("model", "messages"),
+}  # fmt: skip
 
 
 def wrong_field(api: str, body: dict[str, Any]) -> tuple[str, str] | None:

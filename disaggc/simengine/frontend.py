@@ -68,7 +68,8 @@ class Frontend:
             else:
                 self._other(connection, call)
         except RefusedError as refused:
-            connection.answer_json(refused.status, refused.said)
+            handled = refused.handled and call.path.startswith("/v1/messages")
+            connection.answer_json(refused.status, refused.as_anthropic if handled else refused.said)
 
     @staticmethod
     def _knows(call: Call, key: str) -> bool:

@@ -141,13 +141,23 @@ class Whole:
 
     def message(self, c: Choice, counts: Counts, params: Said | None) -> Said:
         """As the messages API says it."""
+        block = (
+            {"type": "text", "text": c.text} if c.tool is None else {**tool_use(c), "input": {"text": c.text}}
+        )
         return {
-            "id": self.name, "type": "message", "role": "assistant", "content": [{"type": "text", "text": c.text}],
-            "model": self.ask.model, "stop_reason": anthropic(c.reason), "stop_sequence": None,
+            "id": self.name, "type": "message", "role": "assistant", "content": [block],
+            "model": self.ask.model, "stop_reason": anthropic(c), "stop_sequence": None,
             "usage": {"input_tokens": counts.prompt, "output_tokens": counts.completion}, "kv_transfer_params": params,
         }  # fmt: skip
 
 
-def anthropic(reason: str | None) -> str | None:
-    """The reason in the words of the messages API."""
-    return {"length": "max_tokens", "stop": "end_turn"}.get(reason or "", reason)
+def tool_use(c: Choice) -> Said:
+    """The block of a call whose argument is yet to come."""
+    return {"type": "tool_use", "id": f"chatcmpl-tool-{c.index:08x}", "name": c.tool, "input": {}}
+
+
+def anthropic(c: Choice) -> str | None:
+    """Why it ended in the words of the messages API."""
+    if c.tool is not None and c.reason in ("stop", "length"):
+        return "tool_use"
+    return {"length": "max_tokens", "stop": "end_turn"}.get(c.reason or "", c.reason)

@@ -1,14 +1,24 @@
-"""The endpoints that generate nothing: models, tokenize, detokenize, embeddings."""
+"""The endpoints that generate nothing: models, tokenize, detokenize, embeddings, tokens of a message."""
 
 from __future__ import annotations
 
-import json
-from hashlib import blake2b
 from typing import Any
 
 from disaggc.simengine.asks import check_fields
 from disaggc.simengine.conversations import conversation
 from disaggc.simengine.options import Options
+from disaggc.simengine.rankings import (
+    classified,
+    counted,
+    embedded_as_cohere,
+    inputs_of,
+    pooled,
+    reranked,
+    scored,
+    used,
+    vector,
+)
+from disaggc.simengine.refusal import RefusedError
 from disaggc.simengine.tokens import detokenize, tokenize
 
 Said = dict[str, Any]
@@ -45,22 +55,24 @@ def detokenized(body: Said, _options: Options) -> Said:
 def embedded(body: Said, options: Options) -> Said:
     """/v1/embeddings: numbers that depend on the text and mean nothing."""
     check_fields("embeddings", body)
-    given = body["input"]
-    inputs = given if isinstance(given, list) and not isinstance(given[0], int) else [given]
-    rows = [{"index": i, "object": "embedding", "embedding": _vector(one)} for i, one in enumerate(inputs)]
-    count = sum(len(tokenize(one) if isinstance(one, str) else one) for one in inputs)
-    usage = {
-        "prompt_tokens": count,
-        "total_tokens": count,
-        "completion_tokens": 0,
-        "prompt_tokens_details": None,
-    }
+    inputs = inputs_of(body)
+    rows = [{"index": i, "object": "embedding", "embedding": vector(one)} for i, one in enumerate(inputs)]
+    usage = used(counted(inputs))
     return {"id": "embd-0", "object": "list", "model": options.served[0], "data": rows, "usage": usage}
 
 
-def _vector(given: object) -> list[float]:
-    return [byte / 255 for byte in blake2b(json.dumps(given).encode(), digest_size=16).digest()]
+def counted_message(body: Said, options: Options) -> Said:
+    """/v1/messages/count_tokens."""
+    check_fields("count_tokens", body)
+    if body["model"] not in options.served:
+        raise RefusedError(404, f"The model `{body['model']}` does not exist.", param="model")
+    tokens = len(tokenize(conversation("messages", body)))
+    return {"input_tokens": tokens, "context_management": {"original_input_tokens": tokens}}
 
 
-SMALL = {"/tokenize": tokenized, "/detokenize": detokenized, "/v1/embeddings": embedded}
+SMALL = {
+    "/tokenize": tokenized, "/detokenize": detokenized, "/v1/embeddings": embedded, "/v2/embed": embedded_as_cohere,
+    "/score": scored, "/v1/score": scored, "/rerank": reranked, "/v1/rerank": reranked, "/v2/rerank": reranked,
+    "/classify": classified, "/pooling": pooled, "/v1/messages/count_tokens": counted_message,
+}  # fmt: skip
 """Path -> what answers a POST."""

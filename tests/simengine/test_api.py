@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 
 import pytest
 
@@ -378,6 +379,123 @@ def test_the_small_endpoints():
     assert vector[0]["embedding"] != vector[1]["embedding"]
     assert version == {"version": "0.33.0"}
     assert load == {"server_load": 0}
+
+
+SMALL_BODIES = {
+    "/v2/embed": {"texts": ["a", "b"]},
+    "/score": {"queries": "a", "documents": ["b", "c"]},
+    "/v1/score": {"text_1": ["a", "b"], "text_2": ["b", "c"]},
+    "/rerank": {"query": "a", "documents": ["b", "c", "d"]},
+    "/v1/rerank": {"query": "a", "documents": ["b", "c", "d"], "top_n": 1},
+    "/v2/rerank": {"query": "a", "documents": ["b", "c", "d"], "top_n": 2},
+    "/classify": {"input": ["a", "b"]},
+    "/pooling": {"messages": [{"role": "user", "content": "a"}]},
+    "/v1/messages/count_tokens": {"model": "m", "messages": [{"role": "user", "content": "a"}]},
+}
+
+
+def test_what_the_proxy_passes_on_is_answered_in_vllms_form():
+    """Fields as in vLLM's entrypoints/pooling/*/protocol.py and entrypoints/anthropic/protocol.py."""
+
+    async def ask(double):
+        return {path: await double.post(path, body) for path, body in SMALL_BODIES.items()}
+
+    found = one(ask=ask)
+    assert {path: reply.status for path, reply in found.items()} == dict.fromkeys(SMALL_BODIES, 200)
+    assert len(found["/v2/embed"].json["embeddings"]["float"]) == 2
+    assert found["/v2/embed"].json["response_type"] == "embeddings_by_type"
+    for path in ("/score", "/v1/score"):
+        rows = found[path].json["data"]
+        assert [set(row) for row in rows] == [{"index", "object", "score"}] * 2
+        assert all(0 <= row["score"] <= 1 for row in rows)
+    everyone = found["/rerank"].json["results"]
+    assert sorted(row["index"] for row in everyone) == [0, 1, 2]
+    scores = [row["relevance_score"] for row in everyone]
+    assert scores == sorted(scores, reverse=True)
+    assert everyone[0]["document"] == {"text": "bcd"[everyone[0]["index"]], "multi_modal": None}
+    assert found["/v1/rerank"].json["results"] == everyone[:1]
+    assert found["/v2/rerank"].json["results"] == everyone[:2]
+    assert set(everyone[0]) == {"index", "document", "relevance_score"}
+    assert set(found["/rerank"].json["usage"]) == {"prompt_tokens", "total_tokens"}
+    for row in found["/classify"].json["data"]:
+        assert sum(row["probs"]) == pytest.approx(1)
+        assert len(row["probs"]) == row["num_classes"] == 2
+    assert len(found["/pooling"].json["data"][0]["data"]) == 16
+
+
+def test_a_message_is_counted_as_it_is_when_it_is_answered():
+    async def ask(double):
+        body = {"model": "m", "messages": CHAT["messages"], "system": "be brief"}
+        counted = await double.post("/v1/messages/count_tokens", body)
+        answered = await double.post("/v1/messages", {**body, "max_tokens": 2})
+        return counted.json, answered.json["usage"]["input_tokens"]
+
+    counted, used = one(ask=ask)
+    assert counted == {"input_tokens": used, "context_management": {"original_input_tokens": used}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("/score", {"queries": "a"}, "queries: Field required"),
+        ("/score", {"queries": ["a", "b"], "items": ["a", "b", "c"]}, "1:1, 1:N or N:N"),
+        ("/score", {"queries": 5, "items": "a"}, "queries: Input should be"),
+        ("/rerank", {"query": "a"}, "documents: Field required"),
+        ("/rerank", {"query": "a", "documents": ["b"], "top_n": -1}, "top_n"),
+        ("/v2/embed", {"texts": ["a"], "images": ["b"]}, "Exactly one"),
+        ("/classify", {"input": {"a": 1}}, "input: Input should be"),
+        ("/v1/messages/count_tokens", {"model": "m"}, "messages: Field required"),
+    ],
+)
+def test_what_pooling_refuses(path, body, words):
+    async def ask(double):
+        return await double.post(path, body)
+
+    reply = one(ask=ask)
+    assert reply.status == 400
+    assert words in reply.json["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "look"}])
+def test_a_message_that_must_use_a_tool_does(choice, stream):
+    body = {
+        "model": "m", "messages": CHAT["messages"], "max_tokens": 4, "stream": stream, "tool_choice": choice,
+        "tools": [{"name": "look", "input_schema": {"type": "object"}}],
+    }  # fmt: skip
+
+    async def ask(double):
+        free = {**body, "tool_choice": {"type": "auto"}, "stream": False}
+        return await double.post("/v1/messages", body), await double.post("/v1/messages", free)
+
+    reply, free = one(ask=ask)
+    assert (free.json["content"][0]["type"], free.json["stop_reason"]) == ("text", "max_tokens")
+    if not stream:
+        (block,) = reply.json["content"]
+        assert (block["type"], block["name"], reply.json["stop_reason"]) == ("tool_use", "look", "tool_use")
+        assert set(block["input"]) == {"text"}
+        return
+    kinds = [event["type"] for event in reply.events]
+    assert kinds == [
+        "message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta",
+        "message_stop",
+    ]  # fmt: skip
+    assert reply.events[1]["content_block"]["name"] == "look"
+    assert reply.events[2]["delta"]["type"] == "input_json_delta"
+    assert set(json.loads(reply.events[2]["delta"]["partial_json"])) == {"text"}
+    assert reply.events[4]["delta"]["stop_reason"] == "tool_use"
+
+
+def test_a_message_that_is_refused_is_so_in_the_words_of_its_api():
+    async def ask(double):
+        return await double.post(
+            "/v1/messages", {"model": "x", "messages": CHAT["messages"], "max_tokens": 4}
+        )
+
+    reply = one(ask=ask)
+    assert (reply.status, reply.json) == (
+        404, {"type": "error", "error": {"type": "NotFoundError", "message": "The model `x` does not exist."}},
+    )  # fmt: skip
 
 
 def test_every_event_is_a_chunk_of_its_own():

@@ -42,7 +42,7 @@ def test_every_path_of_the_api_is_named():
         r"case ((?:\"/[\w/]+\"(?: \| )?)+):", Path(frontend.__file__).read_text(encoding="utf-8")
     )
     paths = [*frontend.GENERATION, *SMALL, *re.findall(r"/[\w/]+", " ".join(cases))]
-    assert len(paths) == 14
+    assert len(paths) == 23
     paths[paths.index("/v1/chat/completions/batch")] = "/batch"
     assert [path for path in paths if f"`{path}`" not in TEXT] == []
 
