@@ -16,7 +16,7 @@ FUZZ_MINUTES = 10.0
 def _pytest(*words: str, **environment: str) -> tuple[str, list[str]]:
     """(last line, names of the tests that failed)."""
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-rfE", "--no-header", *words],
+        [sys.executable, "-m", "pytest", "-v", "-rfE", "--no-header", *words],
         env={**os.environ, **environment}, capture_output=True, text=True, check=False,
     )  # fmt: skip
     sys.stderr.write(ran.stdout[-20_000:] + ran.stderr[-5_000:] if ran.returncode else "")
