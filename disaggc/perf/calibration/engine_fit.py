@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from disaggc.perf.calibration import level_fit
 from disaggc.perf.calibration.extras import mixed_constants, transfer_rows
-from disaggc.perf.calibration.least_squares import Believed, LinearFit, fit_relative
-from disaggc.perf.calibration.level_fit import LevelFit, fit_level
+from disaggc.perf.calibration.least_squares import Believed, LinearFit, fit_relative, line_of
+from disaggc.perf.calibration.level_fit import LevelFit, fit_level, level_of
 from disaggc.perf.calibration.outliers import Predictor, Rows, outliers
 from disaggc.perf.calibration.parts import DECODE, LEAST_NOISE, PREFILL, TRANSFER, Part
 from disaggc.perf.calibration.prior_step import PriorEngine
@@ -134,7 +134,7 @@ class _Fitting:
             for name, batch, context, step in found
         ]
         levelled = self._agreeing(
-            "decode step", levelled, lambda rows, seen: fit_level(rows, seen).at, least=1
+            "decode step", levelled, lambda rows, seen: level_of(rows, seen).at, least=1
         )
         kept = {row.name for row in levelled}
         fit = fit_level([r.features for r in levelled], [r.measured for r in levelled])
@@ -172,7 +172,7 @@ class _Fitting:
             return None
 
         def predictor(rows: Rows, seen: Sequence[float]) -> Predictor:
-            return fit_relative(rows, seen, noise=LEAST_NOISE, believed=wanted.believed).at
+            return line_of(rows, seen, noise=LEAST_NOISE, believed=wanted.believed).at
 
         kept = self._agreeing(wanted.title, found, predictor, least=least)
         return self._trusted(_line(wanted, kept))

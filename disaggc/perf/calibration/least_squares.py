@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from disaggc.perf.calibration.outliers import left_out_of
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -87,6 +89,14 @@ def fit_relative(
     return LinearFit(coefficients, errors, _left_out(known, believed, scatter), deviations, covariance)
 
 
+def line_of(
+    rows: Sequence[Sequence[float]], measured: Sequence[float], *, noise: float, believed: Sequence[Believed]
+) -> LinearFit:
+    """The coefficients alone, for whoever makes many."""
+    known = [(row, y, noise) for row, y in zip(rows, measured, strict=True)]
+    return LinearFit(_robust(known, believed)[0], (), (), ())
+
+
 _Known = tuple[Sequence[float], float, float]
 """A row, its value, and the value's least relative error."""
 
@@ -94,7 +104,8 @@ _Known = tuple[Sequence[float], float, float]
 def _left_out(known: Sequence[_Known], believed: Sequence[Believed], scatter: float) -> tuple[float, ...]:
     """Relative error at each row of the fit to all the others. scatter: of one run, as all of them show it."""
     out = []
-    for i, (row, y, _) in enumerate(known):
+    for i in left_out_of(len(known)):
+        row, y, _ = known[i]
         others = [each for k, each in enumerate(known) if k != i]
         if len(others) < len(row):
             return ()

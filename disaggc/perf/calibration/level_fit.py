@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from disaggc.perf.calibration.outliers import left_out_of
 from disaggc.perf.constants import Z90, Range
 from disaggc.perf.engine_model import SLOPE_CENTRE
 
@@ -51,21 +52,30 @@ class LevelFit:
 
 def fit_level(rows: Sequence[Sequence[float]], measured: Sequence[float]) -> LevelFit:
     """rows: (the model's step, batch). One is enough; the more there are, the less the model's own growth counts."""
-    points = [
+    found = level_of(rows, measured)
+    errors = tuple(found.at(row) / seen - 1 for row, seen in zip(rows, measured, strict=True))
+    return replace(found, errors=errors, left_out=_left_out(_points(rows, measured)))
+
+
+def level_of(rows: Sequence[Sequence[float]], measured: Sequence[float]) -> LevelFit:
+    """The same without what it is off by, for whoever makes many."""
+    level, power, deviations = _solved(_points(rows, measured))
+    return LevelFit((math.exp(level), power), (), (), deviations)
+
+
+def _points(rows: Sequence[Sequence[float]], measured: Sequence[float]) -> list[tuple[float, float]]:
+    return [
         (math.log(max(batch, 1.0) / SLOPE_CENTRE), math.log(seen / step))
         for (step, batch), seen in zip(rows, measured, strict=True)
     ]
-    level, power, deviations = _solved(points)
-    fitted = LevelFit((math.exp(level), power), (), (), deviations)
-    errors = tuple(fitted.at(row) / seen - 1 for row, seen in zip(rows, measured, strict=True))
-    return LevelFit(fitted.coefficients, errors, _left_out(points), deviations)
 
 
 def _left_out(points: Sequence[tuple[float, float]]) -> tuple[float, ...]:
     if len(points) < 2:
         return ()
     out = []
-    for i, (x, miss) in enumerate(points):
+    for i in left_out_of(len(points)):
+        x, miss = points[i]
         level, power, _ = _solved([p for k, p in enumerate(points) if k != i])
         out.append(math.expm1(level + power * x - miss))
     return tuple(out)
