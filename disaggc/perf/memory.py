@@ -116,7 +116,12 @@ def fit(
     leased, tail = _leased(demand, shape.dp) if role is Role.PREFILL else (0.0, 0.0)
 
     seen = None if demand.seen_tokens is None else demand.seen_tokens * per_token
-    overhead = _overhead(model, shape, batched=batched, not_kv=None if seen is None else left - seen)
+    if seen is not None and weights + seen > accelerator.memory_bytes:
+        need = f"weights and the {demand.seen_tokens:,} KV tokens that the calibration file states"
+        return NoFit(need, weights + seen, accelerator.memory_bytes, f"on {accelerator.id} at {shape}")
+    # an engine that found more room than the facts leave has no buffers by them, rather than negative ones
+    not_kv = None if seen is None else max(0.0, left - seen)
+    overhead = _overhead(model, shape, batched=batched, not_kv=not_kv)
 
     def held(sequences: int) -> int:
         tokens = max(0.0, left - overhead(sequences)[1]) / per_token
@@ -127,7 +132,10 @@ def fit(
     low, high = overhead(min(wanted, sequences))
     longest = bytes_per_sequence(service, shape, float(service.max_model_len))
     if low > left or longest > left - low:
-        return _too_tight(service, left, low, longest=longest, at=f"on {accelerator.id} at {shape}")
+        where = f"on {accelerator.id} at {shape}"
+        if seen is not None:
+            where += f" by the {demand.seen_tokens:,} KV tokens that the calibration file states"
+        return _too_tight(service, left, low, longest=longest, at=where)
     seqs = min(wanted, sequences)
     return Fit(
         total_bytes=accelerator.memory_bytes,

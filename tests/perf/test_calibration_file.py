@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from disaggc.ir.plan import Shape
-from disaggc.perf.calibration_file import Calibration, Entry, Provenance, read_calibration
+from disaggc.ir.plan import Role, Shape
+from disaggc.perf.calibration_file import Calibration, Entry, MeasuredMemory, Provenance, read_calibration
 from disaggc.perf.constant_bounds import BOUNDS, TOGETHER
 from disaggc.perf.constants import NAMES
+from disaggc.perf.memory import NoFit
 from disaggc.perf.models import Models
 from disaggc.resolve.model import CalibrationSource
 from tests.perf.perf_cases import nodes, resolved, service
@@ -108,3 +109,32 @@ def test_at_its_bounds_every_constant_gives_step_times_above_zero(name, end):
         assert 0 < times.decode(0.0, 0.0) < 1e9
         assert 0 < times.decode(512.0, 32768.0) < 1e9
         assert 0 < times.prefill(1.0, 1.0, 1.0) < 1e9
+
+
+@pytest.mark.parametrize(
+    ("tokens", "says"),
+    [
+        (90_000_000, "weights and the 90,000,000 KV tokens that the calibration file states"),
+        (1_000, "by the 1,000 KV tokens that the calibration file states"),
+    ],
+)
+def test_kv_tokens_that_no_memory_holds_or_no_sequence_fits_are_named(tokens, says):
+    entry = Entry(model=R1, accelerator="h200", memory=MeasuredMemory(kv_tokens=tokens))
+    found = Calibration(version=1, provenance=Provenance(tool="x"), entries=(entry,))
+    spec = resolved(service(R1), groups=(nodes("h200"),))
+    fit = Models(spec, found).memory(spec.services[0], spec.groups[0], Role.DECODE, shape=TP8)
+    assert isinstance(fit, NoFit)
+    assert says in str(fit)
+
+
+def test_an_engine_with_more_room_than_the_facts_leave_has_no_negative_buffers():
+    spec = resolved(service(R1), groups=(nodes("h200"),))
+    plain = Models(spec, None).memory(spec.services[0], spec.groups[0], Role.DECODE, shape=TP8)
+    assert not isinstance(plain, NoFit)
+    tokens = int((plain.usable_bytes - plain.weights_bytes) * 1.02 / plain.kv_bytes_per_token)
+    entry = Entry(model=R1, accelerator="h200", memory=MeasuredMemory(kv_tokens=tokens))
+    found = Calibration(version=1, provenance=Provenance(tool="x"), entries=(entry,))
+    fit = Models(spec, found).memory(spec.services[0], spec.groups[0], Role.DECODE, shape=TP8)
+    assert not isinstance(fit, NoFit)
+    assert fit.overhead_low_bytes == fit.overhead_high_bytes == 0
+    assert fit.kv_tokens_low == tokens

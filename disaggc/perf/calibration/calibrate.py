@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,7 +129,7 @@ def _engine_of(reading: Reading, over: Setting, catalog: Catalog) -> tuple[str, 
 
 
 def _provenance(readings: Iterable[Reading], fitted: Sequence[Fitted]) -> Provenance:
-    used = {run.rpartition("[")[0] or run for one in fitted for part in one.fit.parts for run in part.runs}
+    used = {_file_of(run) for one in fitted for part in one.fit.parts for run in part.runs}
     errors = {}
     for one in fitted:
         for part in one.fit.parts:
@@ -137,9 +138,20 @@ def _provenance(readings: Iterable[Reading], fitted: Sequence[Fitted]) -> Proven
         tool="disaggc calibrate",
         disaggc=__version__,
         sources=tuple(sorted({reading.tool for reading in readings})),
-        digests={Path(name).name: _digest(Path(name)) for name in sorted(used) if Path(name).is_file()},
+        digests=_digests(sorted(path for path in used if path.is_file())),
         errors=errors,
     )
+
+
+def _file_of(run: str) -> Path:
+    """`a.json[3]` is the fourth run of `a.json`."""
+    return Path(re.sub(r"\[\d+\]$", "", run))
+
+
+def _digests(files: Sequence[Path]) -> dict[str, str]:
+    """By name; by path where several are called alike, as the runs of a sweep are."""
+    names = Counter(file.name for file in files)
+    return {file.name if names[file.name] == 1 else str(file): _digest(file) for file in files}
 
 
 def _digest(path: Path) -> str:

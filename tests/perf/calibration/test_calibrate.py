@@ -396,3 +396,11 @@ def test_the_time_of_a_fit_grows_with_the_runs_and_not_as_their_cube(tmp_path):
         assert len(engine.fitted.fit.part("decode step").runs) == count
     assert spent[1] < 8 * spent[0] + 0.5
     assert spent[0] < 5
+
+
+def test_files_of_a_sweep_that_are_called_alike_each_have_their_digest(tmp_path):
+    for i, batch in enumerate((8, 32, 128)):
+        written(tmp_path / f"BENCH[{i}]", "run=0", Engine().run("decode", 1024, 256, batch))
+    found = calibrate([tmp_path], Setting(), CATALOG).calibration.provenance.digests
+    assert list(found) == [str(tmp_path / f"BENCH[{i}]" / "run=0.json") for i in range(3)]
+    assert len(set(found.values())) == 3
