@@ -119,8 +119,12 @@ def fit(
     if seen is not None and weights + seen > accelerator.memory_bytes:
         need = f"weights and the {demand.seen_tokens:,} KV tokens that the calibration file states"
         return NoFit(need, weights + seen, accelerator.memory_bytes, f"on {accelerator.id} at {shape}")
-    # an engine that found more room than the facts leave has no buffers by them, rather than negative ones
-    not_kv = None if seen is None else max(0.0, left - seen)
+    tokens_seen = demand.seen_tokens
+    if (
+        tokens_seen is not None
+    ):  # an engine that found a little more than the facts leave has no buffers below zero
+        tokens_seen = min(tokens_seen, int(left / per_token))
+    not_kv = None if tokens_seen is None else left - tokens_seen * per_token
     overhead = _overhead(model, shape, batched=batched, not_kv=not_kv)
 
     def held(sequences: int) -> int:
@@ -144,8 +148,8 @@ def fit(
         overhead_low_bytes=low,
         overhead_high_bytes=high,
         kv_bytes_per_token=per_token,
-        kv_tokens_low=demand.seen_tokens or int(max(0.0, left - high) / per_token),
-        kv_tokens_high=demand.seen_tokens or int((left - low) / per_token),
+        kv_tokens_low=tokens_seen or int(max(0.0, left - high) / per_token),
+        kv_tokens_high=tokens_seen or int((left - low) / per_token),
         sequences=sequences,
         leased_tokens=math.ceil(leased),
         lease_tail_tokens=math.ceil(tail),

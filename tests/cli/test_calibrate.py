@@ -173,3 +173,15 @@ def test_a_bad_calibration_file_fails_validate_at_its_place(tmp_path, capsys):
     assert (found["code"], found["file"], found["line"], found["column"]) == ("DGC206", str(file), 4, 39)
     assert main(["plan", str(spec), "--refresh=false", "--format", "json"]) == 1
     assert [d["line"] for d in json.loads(capsys.readouterr().out)["diagnostics"]] == [4]
+
+
+def test_an_engine_s_log_may_say_a_little_more_than_the_facts_leave(tmp_path, capsys):
+    assert main(["init", str(tmp_path), "--example", "deepseek-r1-mi300x", "-q"]) == 0
+    spec, file = tmp_path / "disaggc.yaml", tmp_path / "mine.yaml"
+    spec.write_text(spec.read_text() + "calibration: mine.yaml\n")
+    file.write_text(
+        "version: 1\nprovenance: {tool: x}\nentries:\n  - model: deepseek-ai/DeepSeek-R1\n    accelerator: mi300x\n"
+        "    shape: {tp: 8}\n    memory: {kv_tokens: 1500000}\n"
+    )
+    code = main(["plan", str(spec), "--refresh=false"])
+    assert code == 0, capsys.readouterr().err
