@@ -49,7 +49,8 @@ def calibrate(
         str | None, typer.Option(help="What the runs are: decode, prefill, mixed, pd or colocated.")
     ] = None,
     kv_tokens: Annotated[
-        int | None, typer.Option("--kv-tokens", min=1, help="KV tokens of one engine, from its log.")
+        int | None,
+        typer.Option("--kv-tokens", min=1, max=10**10, help="KV tokens of one engine, from its log."),
     ] = None,
     kv_dtype: Annotated[str | None, typer.Option(help="Their `--kv-cache-dtype`, e.g. fp8.")] = None,
     output: FormatOption = Format.HUMAN,
@@ -61,6 +62,8 @@ def calibrate(
     from disaggc.perf.calibration.reading import Setting
 
     console, as_json = Console(color, quiet), output is Format.JSON
+    if "" in (model, accelerator, shape):
+        raise typer.BadParameter("`--model`, `--accelerator` or `--shape` is empty")
     given = Setting(model, accelerator, shape, replicas, _kind(kind), kv_tokens, kv_dtype)
     if plan is None:
         return _fit(results or (), given, console, out=out, as_json=as_json)

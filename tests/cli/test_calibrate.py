@@ -150,6 +150,8 @@ def test_nothing_to_fit_is_an_error_without_a_file(tmp_path, capsys):
         (["--plan", "spec.yaml", "--shape", "tp8"], "takes no results"),
         (["--plan", "spec.yaml", "--out", "x"], "takes no results"),
         (["x.json", "--out", ""], "the path is empty"),
+        (["x.json", "--model", ""], "is empty"),
+        (["x.json", "--kv-tokens", "99999999999999999999"], "less than or equal"),
     ],
 )
 def test_wrong_usage(arguments, says, capsys):
