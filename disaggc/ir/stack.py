@@ -30,6 +30,8 @@ class StackProgram(_Part):
     """Loopback ports it listens on for others."""
     secrets: tuple[str, ...] = ()
     """Variables that must stand in the environment it is started from."""
+    faults: str | None = None
+    """Where faults are switched on in a double; None for what is none."""
 
 
 class Stack(_Part):

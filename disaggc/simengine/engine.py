@@ -6,13 +6,14 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 
 from disaggc.simengine.exchange import KvExchange
 from disaggc.simengine.faults import Fault, FaultError, Faults, Kind, read_fault
 from disaggc.simengine.frontend import Frontend
-from disaggc.simengine.http import Call, Connection
+from disaggc.simengine.http import Call, Connection, Log
 from disaggc.simengine.metrics import Counters
 from disaggc.simengine.options import Options
 from disaggc.simengine.page import state_page
@@ -25,8 +26,8 @@ _SIGNALS = {Kind.CRASH: signal.SIGKILL, Kind.TERMINATE: signal.SIGTERM, Kind.STO
 class Engine:
     """One double. `run` returns after SIGTERM."""
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
+    def __init__(self, options: Options, log: Log | None = None) -> None:
+        self.options, self._log = options, log
         self.loop = asyncio.get_running_loop()
         self.counters = Counters(options.max_model_len, scale=options.scale)
         self.scheduler = Scheduler(options, self.counters, self.loop)
@@ -59,13 +60,13 @@ class Engine:
     async def _open(self) -> None:
         port = self.port or self.options.port
         self._server = await self.loop.create_server(
-            lambda: Connection(self.frontend.route, self.connections), self.options.host, port, backlog=_BACKLOG,
-            reuse_address=True,
+            lambda: Connection(self.frontend.route, self.connections, self._log), self.options.host, port,
+            backlog=_BACKLOG, reuse_address=True,
         )  # fmt: skip
         self.port = self._server.sockets[0].getsockname()[1]
 
-    async def run(self) -> None:
-        """Serve until SIGTERM or SIGINT, then end as `--shutdown-timeout` says."""
+    async def run(self, serving: Callable[[], None] = lambda: None) -> None:
+        """Serve until SIGTERM or SIGINT, then end as `--shutdown-timeout` says. serving: told when it does."""
         stop = asyncio.Event()
         for name in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(name, stop.set)
@@ -73,6 +74,7 @@ class Engine:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             await starting
+            serving()
             await stopping
         starting.cancel()
         stopping.cancel()

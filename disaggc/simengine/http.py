@@ -28,13 +28,15 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 class Call:
     """One request."""
 
-    __slots__ = ("body", "headers", "method", "path")
+    __slots__ = ("body", "headers", "method", "path", "target")
 
-    def __init__(self, method: str, path: str, *, headers: Mapping[str, str], body: bytes) -> None:
-        self.method, self.path, self.headers, self.body = method, path, headers, body
+    def __init__(self, method: str, target: str, *, headers: Mapping[str, str], body: bytes) -> None:
+        self.method, self.target, self.headers, self.body = method, target, headers, body
+        self.path = urlsplit(target).path
 
 
 Route = Callable[["Connection", Call], None]
+Log = Callable[["Connection", Call, int], None]
 
 
 class Connection(asyncio.Protocol):
@@ -43,8 +45,10 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_body",
         "_busy",
+        "_call",
         "_headers",
         "_keep",
+        "_log",
         "_parser",
         "_queue",
         "_route",
@@ -55,8 +59,10 @@ class Connection(asyncio.Protocol):
         "transport",
     )
 
-    def __init__(self, route: Route, everyone: set[Connection]) -> None:
-        self._route, self.all = route, everyone
+    def __init__(self, route: Route, everyone: set[Connection], log: Log | None = None) -> None:
+        self._route, self.all, self._log = route, everyone, log
+        self._call: Call | None = None
+        """While nothing of its answer is out."""
         self._parser = httptools.HttpRequestParser(self)
         self._queue: deque[Call] = deque()
         self._busy = False
@@ -120,10 +126,10 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """The request is whole."""
-        path = urlsplit(self._url.decode("latin-1")).path
+        target = self._url.decode("latin-1")
         self._keep = self._parser.should_keep_alive()
         self._queue.append(
-            Call(self._parser.get_method().decode(), path, headers=self._headers, body=b"".join(self._body))
+            Call(self._parser.get_method().decode(), target, headers=self._headers, body=b"".join(self._body))
         )
         if not self._busy:
             self._next()
@@ -131,7 +137,8 @@ class Connection(asyncio.Protocol):
     def _next(self) -> None:
         self._busy = bool(self._queue)
         if self._busy:
-            self._route(self, self._queue.popleft())
+            self._call = self._queue.popleft()
+            self._route(self, self._call)
 
     # --- answers ---
 
@@ -145,6 +152,7 @@ class Connection(asyncio.Protocol):
         more: bytes = b"",
     ) -> None:
         """A whole answer; the connection takes the next request."""
+        self._note(status)
         keep = keep and self._keep
         close = b"" if keep else b"connection: close\r\n"
         head = b"HTTP/1.1 %d %b\r\nserver: uvicorn\r\ncontent-length: %d\r\ncontent-type: %b\r\n%b%b\r\n" % (
@@ -159,6 +167,7 @@ class Connection(asyncio.Protocol):
 
     def start_stream(self) -> None:
         """The head of a stream of events."""
+        self._note(200)
         self.write(_SSE)
 
     def end_stream(self) -> None:
@@ -174,6 +183,12 @@ class Connection(asyncio.Protocol):
     def drop(self) -> None:
         """Reset the connection."""
         self.transport.abort()
+
+    def _note(self, status: int) -> None:
+        """An answer begins."""
+        call, self._call = self._call, None
+        if self._log is not None and call is not None and not self.frozen:
+            self._log(self, call, status)
 
     def _done(self, *, keep: bool) -> None:
         self.on_lost = None

@@ -6,12 +6,14 @@ import asyncio
 import os
 import resource
 import signal
+import sys
 from collections.abc import Sequence
 
 import uvloop
 
 from disaggc.simengine.connector import OptionError
 from disaggc.simengine.engine import Engine
+from disaggc.simengine.journal import AccessLog, start_line
 from disaggc.simengine.options import Options, UnreadableError, read_options
 
 
@@ -48,4 +50,10 @@ async def _live(options: Options) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
         await stop.wait()
         return
-    await Engine(options).run()
+    engine = Engine(options, AccessLog(options.unlogged) if options.access_log else None)
+
+    def serving() -> None:
+        sys.stderr.write(start_line(options, port=engine.port, admin_port=engine.admin_port) + "\n")
+        sys.stderr.flush()
+
+    await engine.run(serving)

@@ -35,6 +35,9 @@ _READ = {
     "headless",
     "no-enable-prefix-caching",
     "enable-prompt-tokens-details",
+    "disable-uvicorn-access-log",
+    "uvicorn-log-level",
+    "disable-access-log-for-endpoints",
 }
 _MOST_TOKENS = 4_000_000
 
@@ -76,6 +79,9 @@ class Options:
     admin: tuple[str, int] | None
     start_delay_s: float
     version: str
+    access_log: bool
+    unlogged: frozenset[str]
+    """Paths whose answers are not logged."""
     env: Mapping[str, str] = field(default_factory=dict)
 
     def number(self, name: str, default: float) -> float:
@@ -132,6 +138,9 @@ def read_options(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
         admin=admin,
         start_delay_s=_not_negative("start-delay", own["start-delay"]),
         version=own["engine-version"],
+        access_log="disable-uvicorn-access-log" not in given
+        and (given.get("uvicorn-log-level") or ["info"])[-1] in ("info", "debug", "trace"),
+        unlogged=frozenset(",".join(given.get("disable-access-log-for-endpoints") or ()).split(",")),
         env=env,
     )
 

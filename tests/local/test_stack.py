@@ -133,6 +133,20 @@ def test_smoke_says_which_key_it_lacks_once(running):
     assert "is not its key" in judged(running, key="wrong")[0]["fail"]["reachable chat/proxy"]
 
 
+def test_status_tells_where_faults_are(running):
+    found = {one["address"]: one["faults"] for one in status(running)["programs"]}
+    assert found["chat/proxy/0"] is None
+    assert found["chat/prefill/0"] == f"http://127.0.0.1:{BASE + 59}"
+    with urllib.request.urlopen(f"{found['chat/decode/0']}/state", timeout=10) as answer:  # noqa: S310
+        assert json.load(answer)["leases"] == 0
+    shown = disaggc(running, "local", "status", "out").stdout
+    assert f"faults http://127.0.0.1:{BASE + 59}" in shown
+    said = (running / "out/run/chat-prefill-0.log").read_text()
+    assert f"faults at http://127.0.0.1:{BASE + 59}" in said
+    assert "as kv_producer of nixl, 20 times as fast as the clock" in said
+    assert '"GET /health HTTP/1.1" 200 OK' in said
+
+
 def fault(port: int, body: dict[str, object] | None) -> None:
     url = f"http://127.0.0.1:{port}/faults"
     data = None if body is None else json.dumps(body).encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -119,7 +121,8 @@ def process(*flags: str, wait: bool = True, **env: str):
     side = {"VLLM_NIXL_SIDE_CHANNEL_HOST": "127.0.0.1", "VLLM_NIXL_SIDE_CHANNEL_PORT": str(free_port())}
     full = [*command, "sim-engine", "serve", "tiny", "--host", "127.0.0.1", "--port", str(port), "--served-model-name", "m",
             "--max-model-len", "4096", "--admin-port", str(admin), *flags]  # fmt: skip
-    child = subprocess.Popen(full, env={**os.environ, **side, **env}, stderr=subprocess.PIPE)
+    with Path(env.pop("SAID", os.devnull)).open("wb") as out:
+        child = subprocess.Popen(full, env={**os.environ, **side, **env}, stdout=out, stderr=subprocess.PIPE)
     try:
         if wait:
             answering(port, child)
@@ -242,6 +245,33 @@ def test_a_bad_command_line_says_why_and_where_to_look():
         assert child.wait(20) == 64
         said = "error: --block-size is not a whole number above 0: no\nsee `disaggc sim-engine --help`\n"
         assert child.stderr.read().decode() == said
+
+
+@pytest.mark.parametrize(
+    ("flags", "lines"),
+    [
+        ((), ["/health", "/v1/completions", "/v1/completions", "/nowhere?a=1"]),
+        (("--disable-access-log-for-endpoints", "/health,/nowhere"), ["/v1/completions"] * 2),
+        (("--disable-uvicorn-access-log",), []),
+        (("--uvicorn-log-level", "warning"), []),
+    ],
+)
+def test_it_says_where_it_serves_and_what_it_answered(tmp_path, flags, lines):
+    said = tmp_path / "out"
+    with process(*flags, "--time-scale", "10", SAID=str(said)) as (child, port, admin):
+        assert post(port, "/v1/completions", {"model": "m", "prompt": "hello", "max_tokens": 2})[0] == 200
+        with stream(port, 2) as connection:
+            assert connection.recv(100)
+        assert post(port, "/nowhere?a=1", {})[0] == 404
+        child.terminate()
+        child.wait(20)
+        (line,) = child.stderr.read().decode().splitlines()
+    assert line == (
+        f"INFO:     double of vLLM 0.33.0 serves m (tiny) at http://127.0.0.1:{port}, without KV transfer, "
+        f"10 times as fast as the clock, faults at http://127.0.0.1:{admin}"
+    )
+    form = re.compile(r'INFO:     127\.0\.0\.1:\d+ - "(?:GET|POST) (\S+) HTTP/1\.1" (200 OK|404 Not Found)')
+    assert [form.fullmatch(one)[1] for one in said.read_text().splitlines()] == lines
 
 
 def test_faults_over_http():

@@ -25,6 +25,7 @@ def local_text(found: Sequence[ProgramStatus]) -> str:
             f"up {_elapsed(one.up_s)}" if one.pid else "",
             f"ended {one.ends} x" if one.ends else "",
             (one.program.ready or "").rpartition("/")[0],
+            f"faults {one.program.faults}" if one.program.faults else "",
         )
         for one in found
     ]

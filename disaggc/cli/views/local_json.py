@@ -35,6 +35,8 @@ class LocalProgramItem(Item):
     """Seconds since its start."""
     url: str | None
     """Address it answers at; null for one that serves nothing itself."""
+    faults: str | None
+    """Where the faults of an engine double are switched on, and its `/state` is; null for what is none."""
 
 
 class LocalDocument(Document):
@@ -67,6 +69,7 @@ def local_document(found: Sequence[ProgramStatus], folder: Path) -> LocalDocumen
                 pid=one.pid,
                 up_s=one.up_s,
                 url=one.program.ready.rpartition("/")[0] if one.program.ready else None,
+                faults=one.program.faults,
             )
             for one in found
         ),

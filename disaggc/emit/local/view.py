@@ -86,6 +86,7 @@ def _engine(part: EnginePart, settings: LocalTarget, *, timed: bool) -> Program:
             ready=_url(part.replica.ports.http, "/health") if part.serves else None,
             ports=_listened(part) if part.serves else (),
             secrets=tuple(v.name for v in part.replica.env if isinstance(v.value, FromSecret)),
+            faults=_url(faults_port(part), "") if settings.engine == "sim" and part.serves else None,
         ),
         words=("env", *(f"{name}={value}" for name, value in sorted(given.items())), *words),
         priority=ENGINE_PRIORITY,
