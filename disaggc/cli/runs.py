@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from disaggc.cli.loads import Offer
-from disaggc.ir.plan import Ratio, Role
+from disaggc.ir.plan import Basis, Ratio, Role
 from disaggc.perf.events import Run
 
 
@@ -18,8 +17,9 @@ class Simulated:
     mode: str
     offer: Offer
     run: Run
-    basis: Literal["prior", "tables", "calibrated", "measured"]
+    basis: Basis
     ends: tuple[Run, ...] = ()
+    carried_from: tuple[str, ...] = ()
 
 
 def ratio_of(run: Run) -> Ratio | None:

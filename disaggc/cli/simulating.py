@@ -28,7 +28,7 @@ from disaggc.compilation import Compiled, Request
 from disaggc.diagnostics import Diagnostic, error, has_errors
 from disaggc.diagnostics.render import Report
 from disaggc.ir.plan import ServicePlan
-from disaggc.perf.constants import Corner
+from disaggc.perf.constants import Corner, carried_from
 from disaggc.perf.estimate import weakest
 from disaggc.perf.events import Front, Run, simulate
 from disaggc.perf.layout import Layout
@@ -147,15 +147,14 @@ class _Runs:
                         seed=self.wish.seed, front=task.front, corner=corner, progress=part,
                     )
                 )  # fmt: skip
-            basis = weakest(
-                *(
-                    self.models.constants(task.service, pool.group, pool.shape).basis
-                    for pool in task.named.layout.pools
-                )
-            )
+            known = [
+                self.models.constants(task.service, pool.group, pool.shape)
+                for pool in task.named.layout.pools
+            ]
             yield Simulated(
-                task.service.name, task.named.name, task.offer, found[0], basis.value, tuple(found[1:])
-            )
+                task.service.name, task.named.name, task.offer, found[0],
+                weakest(*(constants.basis for constants in known)).value, tuple(found[1:]), carried_from(known),
+            )  # fmt: skip
 
     def _offer(self, service: ResolvedService) -> Offer:
         wish = self.wish

@@ -9,6 +9,10 @@ from pydantic import Field
 from disaggc.ir.element import Element
 from disaggc.ir.machines import Shape
 
+Basis = Literal["prior", "carried", "tables", "calibrated", "measured"]
+"""What a number rests on, weakest first: hardware priors, another measured shape of the model on the accelerator,
+kernels that a library measured, this very replica."""
+
 
 class Prediction(Element):
     """A predicted number with its 80 % range and its basis."""
@@ -16,7 +20,7 @@ class Prediction(Element):
     value: float
     low: float
     high: float
-    basis: Literal["prior", "tables", "calibrated", "measured"]
+    basis: Basis
 
 
 class Percentiles(Element):
@@ -54,6 +58,8 @@ class Expectation(Element):
     """The limit that binds: prefill, decode, concurrency, rate, kv-memory, kv-transfer."""
     meets_objectives: bool
     """Whether every objective holds at the predicted value."""
+    carried_from: tuple[str, ...] = ()
+    """Measured shapes whose level the pools of other shapes were given; those predictions have basis `carried`."""
     utilisation: dict[str, float] = Field(default={})
     """Share of capacity in use, by role."""
 

@@ -26,6 +26,7 @@ from disaggc.ir.element import (
 from disaggc.ir.engines import KvLink, Memory, Pool, Ports, Replica, Slot, Timings
 from disaggc.ir.forecast import (
     Alternative,
+    Basis,
     ClassPrediction,
     Comparison,
     Expectation,
@@ -40,6 +41,7 @@ from disaggc.ir.machines import Node, NumaDomain, Shape
 __all__ = [
     "Alternative",
     "Argument",
+    "Basis",
     "Because",
     "ClassPrediction",
     "Comparison",

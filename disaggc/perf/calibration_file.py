@@ -128,12 +128,27 @@ class Calibration(_Part):
         for entry in self._entries(model, accelerator, shape):
             if not entry.constants:
                 continue
-            prior = replace(prior, **entry.ranges(), basis=Basis(entry.basis), source=self.provenance.tool)
+            told = self.provenance.tool
+            prior = replace(prior, **entry.ranges(), basis=Basis(entry.basis), source=told, carried_from=())
         return prior
 
     def knows(self, model: str, accelerator: str, *, shape: Shape) -> bool:
         """Whether it says anything of this replica's step times."""
         return any(entry.constants for entry in self._entries(model, accelerator, shape))
+
+    def states(self, model: str, accelerator: str, *, shape: Shape) -> dict[str, Range]:
+        """The constants it states of this replica."""
+        found: dict[str, Range] = {}
+        for entry in self._entries(model, accelerator, shape):
+            found |= entry.ranges()
+        return found
+
+    def shapes(self, model: str, accelerator: str) -> tuple[Shape, ...]:
+        """Those of which it states constants."""
+        found = [
+            e.shape for e in self.entries if e.model == model and e.accelerator == accelerator and e.constants
+        ]
+        return tuple(dict.fromkeys(shape for shape in found if shape is not None))
 
     def kv_tokens(self, model: str, accelerator: str, *, shape: Shape, role: Role) -> int | None:
         """KV tokens one engine was seen to have; None where nobody looked."""

@@ -31,7 +31,10 @@ def unused_by_spec(calibration: Calibration, resolved: ResolvedSpec) -> tuple[Di
 def unused_by_plan(
     calibration: Calibration, resolved: ResolvedSpec, plan: DeploymentPlan
 ) -> tuple[Diagnostic, ...]:
-    """DGC209 for each service that the file knows, but not in the shapes that were planned."""
+    """DGC209 for each service that the file knows, but not in the shapes that were planned.
+
+    What it knows of other shapes is carried to them where it holds constants at all, not only memory.
+    """
     services = {service.name: service for service in resolved.services}
     found = []
     for planned in plan.services:
@@ -42,9 +45,17 @@ def unused_by_plan(
         if not pools:
             continue
         shapes = ", ".join(dict.fromkeys(f"{p.shape} on {p.accelerator}" for p in pools))
+        sources = dict.fromkeys(
+            str(shape) for p in pools for shape in calibration.shapes(service.model.id, p.accelerator)
+        )
+        rest = (
+            f"are carried from {', '.join(sources)}, with wider ranges"
+            if sources
+            else "rest on hardware priors"
+        )
         text = (
-            f"the calibration file does not know `{service.name}` as {shapes}, as planned: those predictions rest on "
-            f"hardware priors; it knows {_known(calibration)}"
+            f"the calibration file does not know `{service.name}` as {shapes}, as planned: those predictions "
+            f"{rest}; it knows {_known(calibration)}"
         )
         found.append(warning("DGC209", text, _PATH, help=_HELP))
     return tuple(found)

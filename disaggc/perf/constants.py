@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -31,8 +32,13 @@ class Range:
         """The value at standard normal score z: log-normal on each side of mid, normal where it may be zero or less."""
         edge = self.high if z > 0 else self.low
         if self.mid <= 0 or edge <= 0:
-            return self.mid + (edge - self.mid) * abs(z) / Z90
+            return self.shifted(z)
         return self.mid * math.exp(abs(z) / Z90 * math.log(edge / self.mid))
+
+    def shifted(self, z: float) -> float:
+        """The same, normal on each side of mid: where values may have either sign, mid is no unit to count in."""
+        edge = self.high if z > 0 else self.low
+        return self.mid + (edge - self.mid) * abs(z) / Z90
 
 
 def exactly(value: float) -> Range:
@@ -99,6 +105,7 @@ class Constants:
     over the square root of the requests in flight on one engine. step_miss, prompt_miss: factor on every decode step
     and on every prompt time: what a fit left unexplained; 1 in priors, whose ranges hold it already.
     decode_*, prefill_per_*, kv_bytes_per_s: direct fits; None = computed from facts and the shares above.
+    carried_from: measured shapes that steps or prompts were carried from, where the basis is that.
     """
 
     memory_eff: Range
@@ -136,6 +143,7 @@ class Constants:
     kv_bytes_per_s: Range | None = None
     basis: Basis = Basis.PRIOR
     source: str = ""
+    carried_from: tuple[str, ...] = ()
 
     def at(self, corner: Corner) -> Values:
         """All constants together at their hopeful, middle or cautious end."""
@@ -149,7 +157,14 @@ class Constants:
 
     def _one(self, name: str, z: float) -> float:
         given: Range | None = getattr(self, name)
-        return math.nan if given is None else given.quantile(z)
+        if given is None:
+            return math.nan
+        return given.shifted(z) if name in SIGNED else given.quantile(z)
+
+
+def carried_from(found: Iterable[Constants]) -> tuple[str, ...]:
+    """The measured shapes that any of these were carried from."""
+    return tuple(dict.fromkeys(shape for constants in found for shape in constants.carried_from))
 
 
 HIGHER_IS_BETTER = frozenset(

@@ -10,13 +10,15 @@ class Basis(StrEnum):
     """What a prediction rests on, weakest first."""
 
     PRIOR = "prior"
+    CARRIED = "carried"
+    """Another shape of the same model on the same accelerator was measured."""
     TABLES = "tables"
     """Kernels that somebody else measured on this accelerator, put together for the model."""
     CALIBRATED = "calibrated"
     MEASURED = "measured"
 
 
-_ORDER = (Basis.PRIOR, Basis.TABLES, Basis.CALIBRATED, Basis.MEASURED)
+_ORDER = (Basis.PRIOR, Basis.CARRIED, Basis.TABLES, Basis.CALIBRATED, Basis.MEASURED)
 
 
 @dataclass(frozen=True, slots=True)

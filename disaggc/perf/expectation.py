@@ -31,6 +31,7 @@ def expectation(prediction: LayoutPrediction) -> plan.Expectation:
         currency=prediction.currency,
         bottleneck=prediction.bottleneck,
         meets_objectives=prediction.meets_objectives,
+        carried_from=prediction.carried_from,
         utilisation={role: _rounded(share) for role, share in prediction.utilisation.items()},
     )
 

@@ -91,7 +91,8 @@ class LayoutPrediction:
     """The steady state of a layout. batches: sequences running per replica, by pool of the layout (prefill: prompts).
 
     cost_per_hour: price of the nodes it uses; None where one of them has no price. tokens_per_cost: total tokens per
-    unit of currency. reasons: why it cannot run at all (then every number is zero).
+    unit of currency. reasons: why it cannot run at all (then every number is zero). carried_from: measured shapes whose
+    level pools of others were given.
     """
 
     layout: Layout
@@ -106,6 +107,7 @@ class LayoutPrediction:
     batches: tuple[float, ...]
     violations: tuple[Violation, ...]
     reasons: tuple[str, ...] = ()
+    carried_from: tuple[str, ...] = ()
     case: Case | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -12,6 +12,7 @@ from disaggc.perf.calibration_file import Calibration, read_calibration
 from disaggc.perf.calibration_use import unused_by_spec
 from disaggc.perf.constants import Constants, latin_draws
 from disaggc.perf.engine_model import EngineModel, StepTimes
+from disaggc.perf.informed import Replica, constants_with
 from disaggc.perf.memory import Fit, MemoryDemand, NoFit, fit
 from disaggc.perf.priors import prior_constants
 from disaggc.perf.step_table import StepTable
@@ -33,6 +34,7 @@ class Models:
     ) -> None:
         self.resolved, self.calibration, self.library = resolved, calibration, library
         self.draws = latin_draws(DRAWS)
+        self._constants: dict[tuple[str, str, Shape], Constants] = {}
         self._engines: dict[tuple[str, str, Shape], EngineModel] = {}
         self._drawn: dict[tuple[str, str, Shape], tuple[StepTimes, ...]] = {}
         self._fits: dict[tuple[int, str, Role, Shape], tuple[ResolvedService, Fit | NoFit]] = {}
@@ -52,14 +54,36 @@ class Models:
         return Outcome(cls(resolved, read.value, library), found)
 
     def constants(self, service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> Constants:
-        """Priors of the hardware, replaced where the calibration file knows this model, accelerator and shape."""
-        crosses = shape.tp * shape.dp > max(group.per_node, linked_accelerators(group))
-        prior = prior_constants(group.accelerator, self.resolved.fabric, crosses_nodes=crosses)
-        if self._table(service, group, shape) is not None and self.library is not None:
-            return informed(prior, self.library.source)
+        """Priors or tables, with what the calibration file knows of this model and accelerator in their place."""
+        key = (service.name, group.name, shape)
+        if key not in self._constants:
+            self._constants[key] = self._known(service, group, shape)
+        return self._constants[key]
+
+    def _known(self, service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> Constants:
+        table = self._table(service, group, shape)
+        own = self._plain(service, group, shape, table=table)
         if self.calibration is None:
-            return prior
-        return self.calibration.applied(prior, service.model.id, group.accelerator.id, shape=shape)
+            return own.constants
+
+        def other(of: Shape) -> EngineModel | None:
+            """Another shape without the file; on tables where this one is, and None where they do not have it."""
+            if table is None or self.library is None:
+                return self._plain(service, group, of, table=None)
+            found = self.library.table(service, group, of)
+            return self._plain(service, group, of, table=found) if isinstance(found, StepTable) else None
+
+        return constants_with(self.calibration, Replica(service, group.accelerator.id, shape, own, other))
+
+    def _plain(
+        self, service: ResolvedService, group: NodeGroupFacts, shape: Shape, *, table: StepTable | None
+    ) -> EngineModel:
+        """One replica as it is without the calibration file."""
+        crosses = shape.tp * shape.dp > max(group.per_node, linked_accelerators(group))
+        constants = prior_constants(group.accelerator, self.resolved.fabric, crosses_nodes=crosses)
+        if table is not None and self.library is not None:
+            constants = informed(constants, self.library.source)
+        return EngineModel(work_of(service, group, shape), constants, table)
 
     def _table(self, service: ResolvedService, group: NodeGroupFacts, shape: Shape) -> StepTable | None:
         """Measured step times, unless the calibration file knows this replica: that is the user's own engine."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from disaggc.ir.plan import Role
 from disaggc.perf.case import Case, Point
-from disaggc.perf.constants import Z90
+from disaggc.perf.constants import Z90, carried_from
 from disaggc.perf.demand import demand_of
 from disaggc.perf.estimate import Basis, Estimate, weakest
 from disaggc.perf.layout import (
@@ -49,7 +49,8 @@ def predict(
         return _impossible(layout, tuple(f"no {role} replica" for role in missing))
     pools = tuple(s for s in sized if s.pool.replicas)
     case = Case(models, service, pools, classes=demand_of(service), requests=requests)
-    basis = weakest(*(models.constants(service, s.pool.group, s.pool.shape).basis for s in sized))
+    known = [models.constants(service, s.pool.group, s.pool.shape) for s in sized]
+    basis = weakest(*(constants.basis for constants in known))
     number = _Numbers([case.at_corner(i) for i in range(3)], basis)
     likely = number.points[1]
     cost, currency = hourly_cost(layout)
@@ -67,6 +68,7 @@ def predict(
         utilisation=_utilisation(case, likely),
         batches=_batches(layout, case, likely),
         violations=_violations(service, classes),
+        carried_from=carried_from(known),
         case=case,
     )
 

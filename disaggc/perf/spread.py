@@ -67,8 +67,11 @@ Stretches = Mapping[Measure, Stretch]
 
 @lru_cache(maxsize=16)
 def stretches(basis: Basis, without: str | None = None) -> Stretches:
-    """The factors for predictions on this basis; with a source left out where it is among those they come from."""
+    """The factors for predictions on this basis; with a source left out where it is among those they come from.
+
+    Of carried predictions nobody measured how wide they must be as a whole: theirs are those of the priors.
+    """
     document = json.loads(FILE.read_text(encoding="utf-8"))
-    known = document["prior" if basis is Basis.PRIOR else "calibrated"]
+    known = document["prior" if basis in {Basis.PRIOR, Basis.CARRIED} else "calibrated"]
     chosen = known["without"].get(without) or known["all"]
     return {measure: Stretch(chosen[measure]["below"], chosen[measure]["above"]) for measure in MEASURES}

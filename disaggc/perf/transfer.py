@@ -88,7 +88,7 @@ def kv_path(
     Each decode rank pulls what it keeps. With MLA, or more ranks than KV heads, ranks keep the same heads and each
     pulls its own copy, so that a byte leaves prefill more than once while every copy has its own card to arrive at.
     """
-    copies = _copies(service, decode.shape)
+    copies = kv_copies(service, decode.shape)
     if same_node:
         line = _inside_speed(prefill, decode)
         transport: Literal["rdma", "tcp", "link"] = "link"
@@ -124,7 +124,7 @@ def _layer_wise(service: ResolvedService) -> bool:
     return connector.type == "moriio" and connector.options.get("read_mode") is not True
 
 
-def _copies(service: ResolvedService, decode: Shape) -> int:
+def kv_copies(service: ResolvedService, decode: Shape) -> int:
     """Ranks that keep the same KV, less those that share it: each of them fetches its own tokens only."""
     if service.model.attention is Attention.MLA:
         return max(1, decode.tp // decode.dcp)

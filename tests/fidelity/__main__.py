@@ -63,10 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TableError as problem:
         sys.stderr.write(f"no measured rows in {given.data}: {problem}\n")
         return 2
-    if given.carried:
-        return _write_carried(table)
-    if given.spread:
-        return _write_spread(table, given.jobs)
+    if given.carried or given.spread:
+        return _write_carried(table) if given.carried else _write_spread(table, given.jobs)
     document = scoreboard(table, extra_lines(), quick=given.quick, jobs=given.jobs)
     if not document["judged"] and (given.quick or not any("kv_s" in p.measured for p in table.points)):
         why = "; ".join(f"{count} x {reason}" for reason, count in list(document["skipped"].items())[:_SHOWN])

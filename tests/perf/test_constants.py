@@ -81,7 +81,7 @@ entries:
 """
 
 
-def test_a_calibration_file_replaces_what_it_names_and_only_there():
+def test_a_calibration_file_replaces_what_it_names_and_is_carried_elsewhere():
     group = nodes("mi300x")
     one = bench(R1, group, Shape(tp=8), load(concurrency=8), calibration=CALIBRATION)
     found = one.models.constants(one.service, group, Shape(tp=8))
@@ -90,8 +90,10 @@ def test_a_calibration_file_replaces_what_it_names_and_only_there():
     assert found.basis is Basis.CALIBRATED
     assert found.step_s == priors("mi300x").step_s
     other = one.models.constants(one.service, group, Shape(tp=4))
-    assert other.basis is Basis.PRIOR
-    assert other.kappa.mid == 1
+    assert other.basis is Basis.CARRIED
+    assert other.memory_eff.mid == priors("mi300x").memory_eff.mid
+    assert other.step_miss.mid > 1
+    assert other.kappa.mid == 1.2
 
 
 def test_a_measured_entry_without_a_shape_holds_for_every_shape():

@@ -8,7 +8,7 @@ from disaggc.cli.sensitive import EndingRun, Sensitive
 from disaggc.cli.views.plan_human import against, alternatives, ratio_text
 from disaggc.cli.views.sensitive_human import sensitivity_rows, unanswered
 from disaggc.cli.views.terms_human import terms_lines
-from disaggc.cli.views.text import Paint, table
+from disaggc.cli.views.text import Paint, basis_text, table
 from disaggc.ir.plan import DeploymentPlan, KvLink, Pool, ServicePlan, Timings
 from disaggc.units import format_bytes, format_duration, format_speed
 
@@ -63,6 +63,8 @@ def _service(service: ServicePlan, changes: Sensitive | None, paint: Paint) -> I
     limit = service.predicted.bottleneck
     yield paint.bold(f"{service.name}: {ratio_text(service)}")
     yield f"  what binds: {limit}: {_LIMITS.get(limit, 'see the terms below')}"
+    expected = service.predicted
+    yield f"  basis of its predictions: {basis_text(expected.output_tok_per_s.basis, expected.carried_from)}"
     yield from against(service, paint)
     if service.prefill_doubling_rate is not None:
         yield f"  one more prefill node pays from {service.prefill_doubling_rate:.2f} requests/s"

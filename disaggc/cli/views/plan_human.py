@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from disaggc.cli.views.text import Paint, count, duration_ms, factor, table
+from disaggc.cli.views.text import Paint, basis_text, count, duration_ms, factor, table
 from disaggc.ir.changes import Change
 from disaggc.ir.plan import Alternative, DeploymentPlan, Expectation, ServicePlan, Yardstick
 
@@ -64,7 +64,8 @@ def _pools(service: ServicePlan) -> Iterator[tuple[str, ...]]:
 
 
 def _expected(expected: Expectation) -> Iterator[str]:
-    yield f"  predicted, with 80 % range (basis: {expected.output_tok_per_s.basis})"
+    basis = basis_text(expected.output_tok_per_s.basis, expected.carried_from)
+    yield f"  predicted, with 80 % range (basis: {basis})"
     rows = [("class", "metric", "p50", "p90", "p99")]
     for name, seen in expected.classes.items():
         for metric, of in (("ttft", seen.ttft_ms), ("itl", seen.itl_ms), ("e2e", seen.e2e_ms)):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from disaggc.cli.views.plan_human import IN_METRIC, OVERLOADED, overloaded_at_worst, ratio_text
-from disaggc.cli.views.text import count, duration_ms, factor
+from disaggc.cli.views.text import basis_text, count, duration_ms, factor
 from disaggc.ir.changes import Change
 from disaggc.ir.plan import DeploymentPlan, ServicePlan
 
@@ -53,7 +53,8 @@ def _service(service: ServicePlan) -> Iterator[str]:
         other = "disaggregated" if service.mode == "colocated" else "colocated"
         margin = f"{factor(service.comparison.margin)} {IN_METRIC[service.comparison.metric]}"
         yield f"Against {other}: {margin}, {service.comparison.verdict}."
-    yield f"Ranges hold 80 % of cases; basis: {expected.output_tok_per_s.basis}."
+    basis = basis_text(expected.output_tok_per_s.basis, expected.carried_from)
+    yield f"Ranges hold 80 % of cases; basis: {_escaped(basis)}."
     yield ""
 
 

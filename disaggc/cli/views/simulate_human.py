@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from disaggc.cli.runs import Simulated, ratio_of
-from disaggc.cli.views.text import Paint, table
+from disaggc.cli.views.text import Paint, basis_text, table
 from disaggc.perf.events.result import ClassRun, Moment, PoolRun, Run
 from disaggc.units import format_count, format_duration
 
@@ -43,7 +43,7 @@ def _head(runs: Sequence[Simulated], paint: Paint) -> str:
     if len(rates) == 1 and math.isfinite(first.offer.rate):
         what += f", {first.offer.rate:.3g}/s"
     head = paint.bold(f"simulated: {kinds[first.offer.kind]}{what}")
-    return f"{head}, seed {first.run.seed} (step times: {first.basis})"
+    return f"{head}, seed {first.run.seed} (step times: {basis_text(first.basis, first.carried_from)})"
 
 
 def _rows(runs: Sequence[Simulated]) -> Iterator[tuple[str, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from disaggc.cli.views.document import Item
-from disaggc.ir.plan import Ratio, Shape
+from disaggc.ir.plan import Basis, Ratio, Shape
 
 
 class SpreadItem(Item):
@@ -126,6 +126,8 @@ class RunItem(Item):
     ranges: dict[str, RangeItem]
     """By the path of each figure in this run, e.g. `classes.talk.ttft_ms.p90`; empty without --range."""
     pools: tuple[PoolItem, ...]
-    basis: Literal["prior", "tables", "calibrated", "measured"]
+    basis: Basis
     """What the step times rest on."""
+    carried_from: tuple[str, ...]
+    """Measured shapes whose level the pools of other shapes were given."""
     seed: int

@@ -25,7 +25,7 @@ from disaggc.diagnostics.render.json import DiagnosticItem, items
 from disaggc.ir.plan import Shape
 from disaggc.perf.events.result import ClassRun, PoolRun, Run, Spread, Throughput
 
-_NOT_FIGURES = {"service", "mode", "ratio", "load", "ranges", "pools", "basis", "seed"}
+_NOT_FIGURES = {"service", "mode", "ratio", "load", "ranges", "pools", "basis", "carried_from", "seed"}
 """What a run was, and its timelines."""
 
 
@@ -76,6 +76,7 @@ def _item(done: Simulated, run: Run, ranges: dict[str, RangeItem]) -> RunItem:
         ranges=ranges,
         pools=tuple(_pool(pool, shape) for pool, shape in pools),
         basis=done.basis,
+        carried_from=done.carried_from,
         seed=run.seed,
     )
 

@@ -61,5 +61,10 @@ def factor(number: Prediction) -> str:
     return _ranged(*(f"{value:.2f}x" for value in (number.value, number.low, number.high)))
 
 
+def basis_text(basis: str, carried_from: Sequence[str]) -> str:
+    """`prior`, or `carried from tp4`."""
+    return f"{basis} from {', '.join(carried_from)}" if basis == "carried" and carried_from else basis
+
+
 def _ranged(value: str, low: str, high: str) -> str:
     return value if low == value == high else f"{value} ({low} to {high})"

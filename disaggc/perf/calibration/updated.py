@@ -54,7 +54,9 @@ def updated_ranges(prior: Constants, posterior: Posterior) -> dict[str, Range]:
 
 def updated_constants(prior: Constants, posterior: Posterior, source: str) -> Constants:
     """The prior with those ranges in place."""
-    return replace(prior, **updated_ranges(prior, posterior), basis=Basis.CALIBRATED, source=source)
+    return replace(
+        prior, **updated_ranges(prior, posterior), basis=Basis.CALIBRATED, source=source, carried_from=()
+    )
 
 
 def _widened(factor: Range, spread: Mapping[str, float], kinds: tuple[str, ...]) -> Range:
