@@ -46,7 +46,9 @@ def explain(
     requests: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Also say what a run of so many requests would measure, ramp and drain included."
+            min=1,
+            max=1_000_000_000,
+            help="Also say what a run of so many requests would measure, ramp and drain included.",
         ),
     ] = None,
     upgrade: Upgrade = False,

@@ -35,3 +35,9 @@ def test_people_see_both(spec, capsys):
     assert "steady state" in text
     assert main(["explain", *spec]) == 0
     assert "a run of" not in capsys.readouterr().out
+
+
+def test_a_run_of_more_requests_than_there_can_be_is_wrong_usage(capsys):
+    """In 1e20 requests those of the ramp are lost in rounding: it was 30 % faster than its own steady state."""
+    assert main(["explain", "x.yaml", "--requests", "100000000000000000000"]) == 64
+    assert "less than or equal to 1000000000" in capsys.readouterr().err
