@@ -10,6 +10,8 @@ import shutil
 import subprocess
 from dataclasses import dataclass, field
 
+NOBODY = "02:00:00:00:00:01"
+
 
 def unavailable() -> str | None:
     """Why there can be no namespaces here; None when there can."""
@@ -69,9 +71,18 @@ class Network:
         """Pull the cable."""
         _ip("link", "set", f"{self._tag}{name}", "down")
 
+    def part(self, one: str, other: str) -> None:
+        """Cut the link between two: each sends the other's packets to an address that no machine has."""
+        for here, there in ((one, other), (other, one)):
+            where = ("to", self.hosts[there], "dev", "eth0")
+            _ip("-n", self.space(here), "neigh", "replace", *where, "lladdr", NOBODY, "nud", "permanent")
+
     def mend(self, name: str) -> None:
-        """Put it back."""
+        """Put the cable back, and the links to the others."""
         _ip("link", "set", f"{self._tag}{name}", "up")
+        for host in self.hosts.values():
+            # an entry that was learned rather than set is learned again
+            _ip("-n", self.space(name), "neigh", "del", "to", host, "dev", "eth0", check=False)
 
     def remove(self) -> None:
         """Everything goes."""

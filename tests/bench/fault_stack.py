@@ -29,11 +29,12 @@ from tests.bench.fault_network import Network
 
 TOKENS = 12
 LEASE_S = 3
+PREFILL_S = 0.3
 DEADLINE_S = 10.0
 """Of one request: above every deadline of the routing file together that one retry can meet."""
 TIMES = Timing(
     decode=DecodeTimes(batches=(1,), fixed_s=(0.06,), token_s=0.0),
-    prefill=PrefillTimes(fixed_s=0.3, token_s=0.0, square_s=0.0),
+    prefill=PrefillTimes(fixed_s=PREFILL_S, token_s=0.0, square_s=0.0),
     kv=KvTimes(setup_s=0.25, bytes_per_s=1e12, bytes_per_token=1.0),
 )
 TIMEOUTS = {
@@ -138,6 +139,10 @@ class Engine:
     def fault(self, **what: Any) -> None:
         self.ask("/faults", what)
 
+    def now(self, **what: Any) -> None:
+        """A fault of the process, at once."""
+        self.ask("/now", what)
+
     def cut(self) -> None:
         """Pull its cable."""
         assert self._network is not None
@@ -230,7 +235,7 @@ class Stack:
             "policy": "prefix-affinity", "timeouts": TIMEOUTS, "lease_s": LEASE_S, "retries": 2,
             "listen": {"host": "127.0.0.1", "port": self.port, "admin_port": self.admin},
             "health": {"interval_s": 0.25, "timeout_s": 2.0, "eject_after": 3, "readmit_after": 1, "open_s": 0.5},
-            "log": {"file": str(self.folder / "access.log")},
+            "log": {"file": str(self._log)},
         }  # fmt: skip
         (self.folder / "routing.json").write_text(json.dumps(table))
         self.start_proxy()
@@ -256,11 +261,28 @@ class Stack:
         while time.monotonic() < end:
             if self.proxy.poll() is not None:
                 self.start_proxy()
-            good = [self.send(f"warm {time.monotonic()} {first}", first=first, tokens=1) for first in (0, 1)]
-            if all(seen.done for seen in good):
+            unwell = [why for first in (0, 1) if (why := self._unwell(first))]
+            if not unwell:
                 return
             time.sleep(0.1)
-        raise RuntimeError("the stack does not come back")
+        raise RuntimeError(f"the stack does not come back: {'; '.join(unwell)}; {self._last_words()}")
+
+    def _unwell(self, first: int) -> str | None:
+        """None when the pair that is preferred answers at the first try; otherwise what came instead."""
+        request = f"warm-{first}-{time.monotonic_ns()}"
+        # as long as those of the cells: a short prompt would not be prefilled elsewhere
+        seen = self.send(f"{request} well " * 8, first=first, tokens=1, request=request)
+        said = self.logged(request) or {}
+        pair = (f"chat/prefill/{first}", f"chat/decode/{first}", 0)
+        found = (said.get("prefill"), said.get("decode"), said.get("retries"))
+        return None if seen.done and found == pair else f"pair {first}: status {seen.status}, {found}"
+
+    def _last_words(self) -> str:
+        """The last line of every process's log."""
+        logs = {
+            path.stem: path.read_text(errors="replace").splitlines() for path in self.folder.glob("*.log")
+        }
+        return "; ".join(f"{name}: {lines[-1]}" for name, lines in logs.items() if lines and name != "access")
 
     def end(self) -> None:
         if self.proxy is not None:
@@ -272,6 +294,26 @@ class Stack:
             engine.end()
         if self.network is not None:
             self.network.remove()
+
+    def part(self, one: str, other: str) -> None:
+        """Cut the link between two engines; both still have theirs to the proxy."""
+        assert self.network is not None
+        self.network.part(one, other)
+
+    @property
+    def _log(self) -> Path:
+        return self.folder / "access.log"
+
+    def logged(self, request: str) -> dict[str, Any] | None:
+        """What the access log says of a request; None when it says nothing."""
+        end = time.monotonic() + 1.0  # lines are written in batches, 0.2 s late
+        while time.monotonic() < end:
+            for line in reversed(self._log.read_bytes().splitlines() if self._log.exists() else []):
+                if request.encode() in line:
+                    found: dict[str, Any] = json.loads(line)
+                    return found
+            time.sleep(0.05)
+        return None
 
     @property
     def sockets(self) -> int:
@@ -296,13 +338,21 @@ class Stack:
 
     # --- one request ---
 
-    def send(self, prompt: str, seen: Seen | None = None, *, first: int = 0, tokens: int = TOKENS) -> Seen:
+    def send(
+        self,
+        prompt: str,
+        seen: Seen | None = None,
+        *,
+        first: int = 0,
+        tokens: int = TOKENS,
+        request: str = "r",
+    ) -> Seen:
         """A streamed request that prefers the pair p<first>, d<first>."""
         seen = seen or Seen()
         body = json.dumps(
             {"model": "m", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True}
         ).encode()
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: {len(body)}\r\nx-session-id: {session(first)}\r\nConnection: close\r\n\r\n"
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: t\r\nContent-Length: {len(body)}\r\nx-session-id: {session(first)}\r\nx-request-id: {request}\r\nConnection: close\r\n\r\n"
         begun = time.monotonic()
         data = b""
         with (

@@ -12,7 +12,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.bench.fault_matrix import Seen, Stack, expected_text, settle, stack_up
+from tests.bench.fault_cell import settle, stack_up
+from tests.bench.fault_stack import Seen, Stack, expected_text
 from tests.soak.part import Part
 
 MINUTES = 15.0
