@@ -15,6 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.bench.stages import stage
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "deepseek-r1-mi300x" / "disaggc.yaml"
 START = "import sys; from disaggc.cli.main import main; sys.exit(main(sys.argv[1:]))"
@@ -25,6 +27,8 @@ COMMANDS = {
     "build": (["build", str(EXAMPLE), "--out", "{out}"], None),
 }
 """Command -> arguments and the CPU seconds it should stay under."""
+RUN_S = 60
+"""Wall seconds for one run of one command."""
 HEAVY = ("ortools", "numpy", "pandas", "aiohttp", "pydantic", "yaml", "jinja2", "typer", "rich", "disaggc")
 
 
@@ -75,8 +79,9 @@ def main() -> None:
     chosen = parser.parse_args()
     rows = {}
     for name, (arguments, limit) in COMMANDS.items():
-        best = min(cpu_seconds(arguments) for _ in range(chosen.runs))
-        rows[name] = {"cpu_s": round(best, 3), "limit_s": limit, "imports_s": import_seconds(arguments)}
+        with stage(f"{name}, {chosen.runs} runs", RUN_S * (chosen.runs + 1)):
+            best = min(cpu_seconds(arguments) for _ in range(chosen.runs))
+            rows[name] = {"cpu_s": round(best, 3), "limit_s": limit, "imports_s": import_seconds(arguments)}
     if chosen.json:
         print(json.dumps(rows, indent=2))
         return

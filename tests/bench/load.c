@@ -6,7 +6,8 @@
  *   load client PORT CONNECTIONS REQUESTS PROMPT_BYTES TOKENS STREAM FRESH
  *       closed loop; FRESH=1 opens a connection for each request. Prints one JSON line.
  *   load burst PORT CONNECTIONS TOKENS      all connections at once, one request each.
- *   load hold PORT CONNECTIONS TOKENS       opens streams in steps, prints `held`, keeps reading until standard input ends.
+ *   load hold PORT CONNECTIONS TOKENS       opens streams in steps, prints `held` (or `lost ...` and ends),
+ *                                             keeps reading until standard input ends.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -333,6 +334,10 @@ static int client(int connections, long requests, int fresh, int hold) {
     for (; begun < connections && begun < requests && begun < paced; begun++) begin(&asks[begun], fresh);
     while (finished + failed < requests) {
         int count = epoll_wait(poll_fd, events, 256, 20000);
+        if (count == 0 && hold && firsts < requests) {
+            printf("lost after %ld of %ld: nothing came for 20 s\n", firsts, requests);
+            return 1;
+        }
         if (count == 0) {
             failed += begun - finished - failed;
             break;
@@ -350,6 +355,10 @@ static int client(int connections, long requests, int fresh, int hold) {
                 if (begun < connections) begin(&asks[begun], fresh), begun++;
             }
             if (!done) continue;
+            if (hold && !had && (done < 0 || a->bad)) {
+                printf("lost after %ld of %ld: %s\n", firsts, requests, done < 0 ? "connection lost" : "no 200");
+                return 1;
+            }
             if (done < 0 || a->bad) {
                 failed++;
                 close(a->fd);

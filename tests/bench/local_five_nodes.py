@@ -30,10 +30,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.bench.fault_stack import call
+from tests.bench.stages import stage
 
 ISL, OSL, CLIENTS = 1024, 8192, 480
 STARVED = 0.01
 """Share of the steady time by which the machine may stretch a double's model time before nothing is judged."""
+PATIENCE = 4
+"""Times the planned duration after which the load is given up."""
 PORT = 18200
 BASE_PORT = 24000
 SPEC = """
@@ -217,10 +220,14 @@ def measure(folder: Path, scale: float, waves: int, *, interval: int) -> dict[st
             isl=ISL, osl=OSL, clients=CLIENTS, port=PORT, base=BASE_PORT, scale=scale, interval=interval
         )
     )
-    planned = json.loads(disaggc("plan", spec, "--refresh=false", "--format", "json"))
-    predicted = planned["services"]["chat"]["predicted"]["output_tok_per_s"]
-    disaggc("build", spec, "--out", folder / "out", "--quiet")
-    up = json.loads(disaggc("local", "up", folder / "out", "--timeout", "120", "--format", "json", "--quiet"))
+    with stage("plan and build", 240):
+        planned = json.loads(disaggc("plan", spec, "--refresh=false", "--format", "json"))
+        predicted = planned["services"]["chat"]["predicted"]["output_tok_per_s"]
+        disaggc("build", spec, "--out", folder / "out", "--quiet")
+    with stage("local up", 150):
+        up = json.loads(
+            disaggc("local", "up", folder / "out", "--timeout", "120", "--format", "json", "--quiet")
+        )
     try:
         pids = {program["kind"]: program["pid"] for program in up["programs"]}
         urls = [program["url"] for program in up["programs"] if "/decode/" in program["address"]]
@@ -228,7 +235,9 @@ def measure(folder: Path, scale: float, waves: int, *, interval: int) -> dict[st
         own, begun = time.process_time(), time.monotonic()
         decodes = [program["pid"] for program in up["programs"] if "/decode/" in program["address"]]
         window = Window(urls, list(map(admin_port, decodes)))
-        ok, asked = asyncio.run(load(waves, window))
+        planned_s = waves * CLIENTS * OSL / (predicted["value"] * scale)
+        with stage(f"{waves} waves of {CLIENTS}, planned {planned_s:.0f} s", 120 + PATIENCE * planned_s):
+            ok, asked = asyncio.run(load(waves, window))
         took = time.monotonic() - begun
         own = time.process_time() - own
         tokens = generated(urls)

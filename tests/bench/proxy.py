@@ -1,7 +1,10 @@
-"""What the proxy costs beside the engines alone and beside vllm-router: `python -m tests.bench.proxy [--json]`.
+"""What the proxy costs beside the engines alone and beside vllm-router: `python -m tests.bench.proxy [--scale S] [--json]`.
 
 Engines and client are the C program beside this file, in processes of their own on one core; each proxy runs on the
 other, and only its own CPU time is counted (from /proc). Rounds are interleaved, medians are shown.
+
+Stages are said on stderr; one that is not over in its time ends the bench with a message. --scale shortens all of
+them: requests, streams, connections at once. Below 1 the figures per request and stream are coarser.
 """
 
 from __future__ import annotations
@@ -20,13 +23,21 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.bench.stages import stage
+
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "disaggc-bench"
 TICK = os.sysconf("SC_CLK_TCK")
 CORES = sorted(os.sched_getaffinity(0))
 PROXY_CORE, LOAD_CORE = {CORES[0]}, {CORES[-1]}
-QUICK, PACED = (19200, 19201), (19202, 19203)
-OURS, ADMIN, ROUTER = 19210, 19211, 19220
+QUICK, PACED, SLOW = (19200, 19201), (19202, 19203), (19204, 19205)
+ENGINES = ((QUICK, 0), (PACED, 20_000), (SLOW, 1_000_000))
+"""(prefill and decode port, us between tokens). Thousands of open streams are held at the slow ones, at a token a second:
+at the paced ones 2,000 would be 100,000 tokens a second, more than any proxy passes on with one core."""
+OURS, ROUTER = 19210, 19220
+STREAMS, BURST = 2000, 1000
+ROUND_S, HOLD_S, UP_S = 300, 120, 60
+"""After this long a round of one contender, the opening of all streams, or a start is given up."""
 
 
 def tool() -> Path:
@@ -78,7 +89,7 @@ def descriptors(pid: int) -> int:
 
 def children(pid: int) -> list[int]:
     """Direct children, over all threads."""
-    found = []
+    found: list[int] = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         found += map(int, (task / "children").read_text().split())
     return found
@@ -121,10 +132,10 @@ def load(*arguments: object) -> dict[str, float]:
         command,
         capture_output=True,
         check=False,
-        timeout=300,
         preexec_fn=lambda: os.sched_setaffinity(0, LOAD_CORE),
     )
-    return json.loads(done.stdout.splitlines()[-1])
+    said: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return said
 
 
 def routing(port: int, admin: int, engines: tuple[int, int], folder: Path) -> Path:
@@ -177,7 +188,7 @@ def router_of(command: list[str], port: int, engines: tuple[int, int]) -> list[s
     ]  # fmt: skip
 
 
-def wait_up(port: int, seconds: float = 60) -> None:
+def wait_up(port: int, seconds: float = UP_S) -> None:
     """Until a request is answered."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -188,13 +199,17 @@ def wait_up(port: int, seconds: float = 60) -> None:
     sys.exit(f"nothing answers on port {port}")
 
 
+def scaled(count: int, scale: float) -> int:
+    """That share of so many, at least one."""
+    return max(1, int(count * scale))
+
+
 class Contender:
     """One way to reach the engines."""
 
-    def __init__(self, name: str, quick: int, paced: int, pids: tuple[int, int] | None) -> None:
+    def __init__(self, name: str, ports: tuple[int, int, int], pids: list[int] | None) -> None:
         self.name = name
-        self.quick = quick
-        self.paced = paced
+        self.quick, self.paced, self.slow = self.ports = ports
         self.pids = pids
         self.figures: dict[str, list[float]] = {}
 
@@ -211,39 +226,40 @@ class Contender:
 
     def round(self, scale: float) -> None:
         """One round of everything but memory."""
-        count = int(4000 * scale)
+        count = scaled(4000, scale)
         said, spent = self.cost(0, "client", self.quick, 16, count, 600, 1, 1, 0)
         per_request = spent / count * 1e6
         self.note("failed", said["failed"])
         self.note("cpu_us_per_request", per_request)
         self.note("requests_per_s", count / said["seconds"])
-        streams, tokens = int(256 * scale), 100
+        streams, tokens = scaled(256, scale), 100
         said, spent = self.cost(1, "client", self.paced, 128, streams, 600, tokens, 1, 0)
         self.note(
             "cpu_us_per_token", max(0.0, spent - streams * per_request / 1e6) / (streams * tokens) * 1e6
         )
         self.note("failed", said["failed"])
-        said, _ = self.cost(0, "client", self.quick, 2, int(2000 * scale), 600, 1, 1, 0)
+        said, _ = self.cost(0, "client", self.quick, 2, scaled(2000, scale), 600, 1, 1, 0)
         self.note("ttft_p50_us", said["ttft_p50_us"])
         self.note("ttft_p99_us", said["ttft_p99_us"])
-        count = int(60 * scale)
+        count = scaled(60, scale)
         said, spent = self.cost(0, "client", self.quick, 2, count, 1 << 20, 1, 1, 0)
         self.note("cpu_us_per_1mb_prompt", spent / count * 1e6)
         self.note("failed", said["failed"])
         drops = listen_drops()
-        said, _ = self.cost(0, "burst", self.quick, 1000, 1)
+        said, _ = self.cost(0, "burst", self.quick, scaled(BURST, scale), 1)
         self.note("burst_listen_drops", listen_drops() - drops)
         self.note("burst_ttft_p50_us", said["ttft_p50_us"])
         self.note("failed", said["failed"])
 
-    def memory(self, slow: int, streams: int) -> None:
+    def memory(self, streams: int) -> None:
         """Resident memory with that many open streams, less that without."""
         if self.pids is None:
             return
-        before = rss_bytes(self.pids[1])
-        with holding(slow, streams):
-            self.note("mb_at_streams", rss_bytes(self.pids[1]) / 1e6)
-            self.note("kb_per_stream", (rss_bytes(self.pids[1]) - before) / streams / 1e3)
+        before = rss_bytes(self.pids[2])
+        with holding(self.slow, streams):
+            self.note("streams_held", streams)
+            self.note("mb_at_streams", rss_bytes(self.pids[2]) / 1e6)
+            self.note("kb_per_stream", (rss_bytes(self.pids[2]) - before) / streams / 1e3)
 
 
 @contextlib.contextmanager
@@ -259,48 +275,36 @@ def holding(port: int, streams: int, tokens: int = 1_000_000) -> Iterator[None]:
     try:
         line = process.stdout.readline()
         if line != b"held\n":
-            raise RuntimeError(f"the streams did not open: {line!r}")
+            raise SystemExit(
+                f"{streams:,} streams could not be opened at port {port}: {line.decode().strip()}"
+            )
         time.sleep(0.5)
         yield
     finally:
         process.stdin.close()
-        process.wait(20)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
 
 
 def measure(rounds: int, scale: float) -> dict[str, dict[str, float]]:
     """Every contender, interleaved; medians by figure."""
-    router = router_command()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        for ports, interval in ((QUICK, 0), (PACED, 20_000)):
-            for port in ports:
-                stack.enter_context(
-                    running([str(tool()), "engine", str(port), "20", str(interval)], core=LOAD_CORE)
-                )
-        time.sleep(0.3)
-        contenders = [Contender("direct", QUICK[1], PACED[1], None)]
-        pids = []
-        for port, engines in ((OURS, QUICK), (OURS + 2, PACED)):
-            command = ours_command(port, port + 1, engines, folder)
-            pids.append(
-                stack.enter_context(running(command, core=PROXY_CORE, log=folder / f"{port}.log")).pid
-            )
-        contenders.append(Contender("ours", OURS, OURS + 2, (pids[0], pids[1])))
-        if router is not None:
-            pids = []
-            for port, engines in ((ROUTER, QUICK), (ROUTER + 2, PACED)):
-                pids.append(
-                    stack.enter_context(running(router_of(router, port, engines), core=PROXY_CORE)).pid
-                )
-            contenders.append(Contender("vllm-router", ROUTER, ROUTER + 2, (pids[0], pids[1])))
+        contenders = started(stack, folder)
         for contender in contenders:
-            wait_up(contender.quick)
-            wait_up(contender.paced)
-        for contender in contenders:
-            contender.memory(contender.paced, 2000)
-        for _ in range(rounds):
+            with stage(f"{contender.name}: start", 3 * UP_S + 10):
+                for port in contender.ports:
+                    wait_up(port)
+        streams = scaled(STREAMS, scale)
+        for contender in contenders[1:]:
+            with stage(f"{contender.name}: memory at {streams:,} open streams", HOLD_S):
+                contender.memory(streams)
+        for number in range(1, rounds + 1):
             for contender in contenders:
-                contender.round(scale)
+                with stage(f"{contender.name}: round {number} of {rounds}", ROUND_S):
+                    contender.round(scale)
         table = {}
         for contender in contenders:
             table[contender.name] = {
@@ -308,6 +312,33 @@ def measure(rounds: int, scale: float) -> dict[str, dict[str, float]]:
             }
             table[contender.name]["failed"] = sum(contender.figures["failed"])
         return table
+
+
+def started(stack: contextlib.ExitStack, folder: Path) -> list[Contender]:
+    """The engines, and in front of each pair of them a proxy of each kind."""
+    router = router_command()
+    for ports, interval in ENGINES:
+        for port in ports:
+            stack.enter_context(
+                running([str(tool()), "engine", str(port), "20", str(interval)], core=LOAD_CORE)
+            )
+    time.sleep(0.3)
+    contenders = [Contender("direct", (QUICK[1], PACED[1], SLOW[1]), None)]
+    commands: dict[str, list[tuple[int, list[str]]]] = {"ours": [], "vllm-router": []}
+    for number, (engines, _) in enumerate(ENGINES):
+        port, other = OURS + 2 * number, ROUTER + 2 * number
+        commands["ours"].append((port, ours_command(port, port + 1, engines, folder)))
+        if router is not None:
+            commands["vllm-router"].append((other, router_of(router, other, engines)))
+    for name, each in commands.items():
+        if each:
+            pids = [
+                stack.enter_context(running(command, core=PROXY_CORE, log=folder / f"{port}.log")).pid
+                for port, command in each
+            ]
+            quick, paced, slow = (port for port, _ in each)
+            contenders.append(Contender(name, (quick, paced, slow), pids))
+    return contenders
 
 
 TARGETS = (
@@ -341,14 +372,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="length of each run")
+    parser.add_argument("--scale", type=float, default=1.0, help="length of every stage; 1 = as in the docs")
     parser.add_argument(
         "--realtime", action="store_true", help="FIFO priority, where other work shares the machine"
     )
     options = parser.parse_args()
     if options.realtime:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(5))
+    if options.scale <= 0:
+        parser.error("--scale is above 0")
     result = finish(measure(options.rounds, options.scale))
+    result["scale"], result["rounds"] = options.scale, options.rounds
     if options.json:
         print(json.dumps(result, indent=2))
         return 0

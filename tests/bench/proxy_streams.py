@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests.bench.proxy import (
@@ -26,9 +27,12 @@ from tests.bench.proxy import (
     tool,
     wait_up,
 )
+from tests.bench.stages import stage
 
 PREFILL, DECODES, PORT, ADMIN = 19300, (19301, 19302), 19310, 19311
 TOKENS, EVERY_S = 5, 6.0
+OPEN_S, END_S = 300, 300
+"""After this long the opening of all streams, or their end, is given up."""
 
 
 def metric(name: str) -> float:
@@ -50,6 +54,35 @@ def two_decodes(path: Path) -> None:
     path.write_text(json.dumps(table))
 
 
+@contextlib.contextmanager
+def client(port: int, streams: int, tokens: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A client that opens so many streams; ended afterwards."""
+    process = subprocess.Popen(
+        [str(tool()), "hold", str(port), str(streams), str(tokens)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def said(process: subprocess.Popen[bytes]) -> bytes:
+    """The next line of a client."""
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def outcome(line: bytes) -> dict[str, int]:
+    """What a client counted; nothing when it ended without its streams open."""
+    if not line.startswith(b"{"):
+        return {"requests": 0, "failed": 0, "tokens": 0}
+    found: dict[str, int] = json.loads(line)
+    return found
+
+
 def measure(streams: int, workers: int) -> dict[str, object]:
     """Open them, look, let them end."""
     with contextlib.ExitStack() as stack:
@@ -63,25 +96,20 @@ def measure(streams: int, workers: int) -> dict[str, object]:
         command = ours_command(PORT, ADMIN, (PREFILL, DECODES[0]), folder, workers)
         two_decodes(folder / f"routing-{PORT}.json")
         proxy = stack.enter_context(running(command, core=cores, log=folder / "proxy.log"))
-        time.sleep(1)
-        wait_up(PORT)
+        with stage("start", 70):
+            time.sleep(1)
+            wait_up(PORT)
         before, cpu = rss_bytes(proxy.pid), cpu_s(proxy.pid)
         begun = time.monotonic()
-        clients = [
-            subprocess.Popen(
-                [str(tool()), "hold", str(PORT), str(streams // 2), str(TOKENS)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            )
-            for _ in range(2)
-        ]  # fmt: skip
-        held = [client.stdout.readline() == b"held\n" for client in clients]
+        with stage(f"open {streams:,} streams", OPEN_S):
+            clients = [stack.enter_context(client(PORT, streams // 2, TOKENS)) for _ in range(2)]
+            held = [said(each) == b"held\n" for each in clients]
         opened = time.monotonic() - begun
         at_once = metric("streams_open")
         memory, files = rss_bytes(proxy.pid), descriptors(proxy.pid)
         shares = [descriptors(pid) for pid in children(proxy.pid)]
-        results = [json.loads(client.stdout.readline()) for client in clients]
-        for client in clients:
-            client.wait(10)
+        with stage("streams end", END_S):
+            results = [outcome(said(each)) for each in clients]
         time.sleep(0.5)
         return {
             "schema": "disaggc.bench-streams/v1",

@@ -15,6 +15,7 @@ from disaggc.ir.plan import Shape
 from disaggc.perf.events import Front, Load, Offered, simulate
 from disaggc.perf.layout import Layout
 from disaggc.routing.limits import Admission
+from tests.bench.stages import stage
 from tests.perf.perf_cases import Bench, bench, load, nodes
 from tests.perf_events.parts import exponential_lengths, poisson
 
@@ -22,6 +23,8 @@ QWEN = "Qwen/Qwen3-32B"
 TARGET_S = 3.0
 """CPU seconds for 20,000 requests of an hour on 40 GPUs."""
 BEST_OF = 3
+CASE_S = 600
+"""Wall seconds for a case, of which the largest take half a minute on a free core."""
 
 
 def cpu_seconds(one: Bench, layout: Layout, offered: Load) -> tuple[float, int]:
@@ -91,13 +94,25 @@ def main() -> None:
     as_json = parser.parse_args().json
     if not as_json:
         print(f"{'case':28} {'requests':>8} {'CPU s':>8} {'us/request':>11} {'events/request':>15}")
-    for name, requests, seconds, events in figures():
+    cases = figures()
+    while True:
+        with stage("the next case", CASE_S):
+            found = next(cases, None)
+        if found is None:
+            return
+        name, requests, seconds, events = found
         each = 1e6 * seconds / requests
         if as_json:
-            print(json.dumps({"case": name, "requests": requests, "cpu_s": seconds, "events": events}))
+            print(
+                json.dumps({"case": name, "requests": requests, "cpu_s": seconds, "events": events}),
+                flush=True,
+            )
         else:
             late = f"  above {TARGET_S:g} s" if name.startswith("hour") and seconds > TARGET_S else ""
-            print(f"{name:28} {requests:8,} {seconds:8.3f} {each:11.1f} {events / requests:15.2f}{late}")
+            print(
+                f"{name:28} {requests:8,} {seconds:8.3f} {each:11.1f} {events / requests:15.2f}{late}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

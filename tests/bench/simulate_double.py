@@ -20,9 +20,12 @@ import time
 from pathlib import Path
 
 from tests.bench.local_five_nodes import STARVED, admin_port, cpu_seconds, disaggc, lost_s
+from tests.bench.stages import stage
 
 ISL, OSL = 2048, 128
 PORT, BASE_PORT = 18300, 25000
+WAVE_S = 120
+"""Model seconds after which a wave is given up; one takes 5 to 20."""
 MODEL = "Qwen/Qwen3-32B"
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
 MODES = {
@@ -91,12 +94,14 @@ def middle(values: list[float]) -> float:
 
 def deployed(folder: Path, clients: int, waves: int, *, scale: float) -> dict[str, float]:
     """What the deployment in `folder` did, in model time."""
-    up = json.loads(disaggc("local", "up", folder, "--timeout", "120", "--format", "json", "--quiet"))
+    with stage("local up", 150):
+        up = json.loads(disaggc("local", "up", folder, "--timeout", "120", "--format", "json", "--quiet"))
     try:
         programs = up["programs"]
         proxy = next(p["pid"] for p in programs if p["kind"] == "proxy")
         before = cpu_seconds(proxy)
-        answers, clock = asyncio.run(load(clients, waves))
+        with stage(f"{waves} waves of {clients} requests", 60 + WAVE_S * waves / scale):
+            answers, clock = asyncio.run(load(clients, waves))
         spent = cpu_seconds(proxy) - before
         lost = max(lost_s([admin_port(p["pid"]) for p in programs if p["kind"] != "proxy"]))
     finally:
@@ -124,9 +129,11 @@ def measure(
             isl=ISL, osl=OSL, clients=clients, port=PORT, base=BASE_PORT, constraints=MODES[mode], scale=scale
         )
     )
-    disaggc("build", spec, "--out", out, "--quiet")
+    with stage("build", 120):
+        disaggc("build", spec, "--out", out, "--quiet")
     wanted = ("simulate", spec, "--mode", "plan", "--bench", f"{ISL}/{OSL}/{clients}")
-    told = disaggc(*wanted, "--requests", str(clients * waves), "--format", "json", "--quiet")
+    with stage("simulate", 300):
+        told = disaggc(*wanted, "--requests", str(clients * waves), "--format", "json", "--quiet")
     run = json.loads(told)["runs"][0]
     seen = run["classes"]["bench"]
     simulated = {

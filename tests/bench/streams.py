@@ -19,7 +19,9 @@ from typing import Any
 
 from disaggc.simengine.timing import DecodeTimes, KvTimes, PrefillTimes, Timing
 from tests.bench.fault_stack import PROGRAM, call, free_port
-from tests.bench.proxy import children, cpu_s, descriptors, rss_bytes, running, tool
+from tests.bench.proxy import children, cpu_s, descriptors, rss_bytes, running
+from tests.bench.proxy_streams import END_S, OPEN_S, client, outcome, said
+from tests.bench.stages import stage
 
 TOKENS, STEP_S, INTERVAL = 240, 0.4, 16
 """Every stream lasts 96 s, longer than opening all of them takes, and says something every 6.4 s."""
@@ -108,34 +110,31 @@ def measure(streams: int, workers: int) -> dict[str, Any]:
             str(workers),
         ]
         proxy = stack.enter_context(running(command, core=EVERY_CORE, log=folder / "proxy.log"))
-        for each in (*ports["prefill"], *ports["decode"]):
-            wait_for(
-                lambda each=each: call(each, "/health") is not None, f"the double on {each} does not answer"
-            )
-        wait_for(lambda: call(port, "/v1/models") is not None, "the proxy does not answer")
-        time.sleep(3)
-        return observed(streams, proxy, doubles, port=port, admins=admins)
+        with stage("start", 300):
+            for each in (*ports["prefill"], *ports["decode"]):
+                wait_for(
+                    lambda each=each: call(each, "/health") is not None,
+                    f"the double on {each} does not answer",
+                )
+            wait_for(lambda: call(port, "/v1/models") is not None, "the proxy does not answer")
+            time.sleep(3)
+        return observed(stack, streams, proxy, doubles=doubles, port=port, admins=admins)
 
 
 def observed(
+    stack: contextlib.ExitStack,
     streams: int,
     proxy: subprocess.Popen[bytes],
-    doubles: list[subprocess.Popen[bytes]],
     *,
+    doubles: list[subprocess.Popen[bytes]],
     port: int,
     admins: list[int],
 ) -> dict[str, Any]:
     before, spent = rss_bytes(proxy.pid), cpu_s(proxy.pid)
     begun = time.monotonic()
-    clients = [
-        subprocess.Popen(
-            [str(tool()), "hold", str(port), str(streams // 2), str(TOKENS)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-        for _ in range(2)
-    ]
-    held = [client.stdout.readline() == b"held\n" for client in clients if client.stdout]
+    with stage(f"open {streams:,} streams", OPEN_S):
+        clients = [stack.enter_context(client(port, streams // 2, TOKENS)) for _ in range(2)]
+        held = [said(each) == b"held\n" for each in clients]
     opened = time.monotonic() - begun
     states = [call(a, "/state", timeout=20) or {} for a in admins]
     found = {
@@ -151,9 +150,8 @@ def observed(
         "double_descriptors": [descriptors(d.pid) for d in doubles],
         "double_rss_mb": [round(rss_bytes(d.pid) / 1e6, 1) for d in doubles],
     }
-    results = [json.loads(client.stdout.readline()) for client in clients if client.stdout]
-    for client in clients:
-        client.wait(10)
+    with stage("streams end", END_S):
+        results = [outcome(said(each)) for each in clients]
     time.sleep(1)
     states = [call(a, "/state", timeout=20) or {} for a in admins]
     return {
