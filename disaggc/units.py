@@ -175,3 +175,8 @@ def format_count(value: float) -> str:
     if abs(value) >= 1e6:
         return f"{value / 1e6:,.1f}M"
     return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:,.1f}"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 run`, `13 runs`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

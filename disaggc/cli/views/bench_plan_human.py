@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from disaggc.perf.calibration.bench_plan import EngineBench
 from disaggc.perf.calibration.schedule import ENGINE, PROXY
-from disaggc.units import format_duration
+from disaggc.units import counted, format_duration
 
 
 def bench_plan_text(benches: Sequence[EngineBench]) -> str:
@@ -19,7 +19,7 @@ def bench_plan_text(benches: Sequence[EngineBench]) -> str:
 def _engine(bench: EngineBench) -> Iterator[str]:
     roles, time = " and ".join(role.value for role in bench.roles), bench.time
     yield (
-        f"# {bench.service}: {roles} engines, {bench.shape} on {bench.accelerator}: {len(bench.runs)} runs, "
+        f"# {bench.service}: {roles} engines, {bench.shape} on {bench.accelerator}: {counted(len(bench.runs), 'run')}, "
         f"about {format_duration(time.value)} ({format_duration(time.low)} to {format_duration(time.high)})"
     )
     if any(timed.run.kind != "pd" for timed in bench.runs):

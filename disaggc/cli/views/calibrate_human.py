@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from disaggc.perf.calibration.calibrate import Advised, Calibrated
 from disaggc.perf.calibration.parts import Part
 from disaggc.perf.constants import Range
+from disaggc.units import counted
 
 _UNITS = {
     "decode_fixed_s": "ms", "decode_per_sequence_s": "us/sequence", "decode_per_token_s": "ns/token of context",
@@ -28,6 +29,8 @@ _SCALES = {
     "x a decode step alone": 1.0,
 }
 
+_IF_IT_FITS = ", within what the engine takes: these runs do not say of which spec's schedule they are"
+
 
 def report(done: Calibrated) -> str:
     """The report that goes beside the file."""
@@ -35,7 +38,7 @@ def report(done: Calibrated) -> str:
 
 
 def _lines(done: Calibrated) -> Iterator[str]:
-    yield f"{done.runs} runs read"
+    yield f"{counted(done.runs, 'run')} read"
     for engine in done.engines:
         yield from _engine(engine)
     if done.dropped:
@@ -53,15 +56,15 @@ def _engine(engine: Advised) -> Iterator[str]:
     for name, given in one.fit.single.items():
         yield f"  {_constant(name, given)}"
     if one.kv_tokens:
-        yield f"  KV {one.kv_tokens} tokens per engine, measured"
+        yield f"  KV {counted(one.kv_tokens, 'token')} per engine, measured"
     if engine.next_run is not None:
         advice, run = engine.next_run, engine.next_run.run
         gain = ""
         if advice.before is not None and advice.after is not None:
             gain = f", expected error {advice.before:.1%} -> {advice.after:.1%}"
+        where = " (`disaggc calibrate --plan` of their spec prints it)" if engine.of_spec else _IF_IT_FITS
         yield (
-            f"  most useful next run: {run.kind}, {run.isl} in, {run.osl} out, {run.concurrency} in flight{gain} "
-            "(`disaggc calibrate --plan SPEC` prints it)"
+            f"  most useful next run: {run.kind}, {run.isl} in, {run.osl} out, {run.concurrency} in flight{gain}{where}"
         )
 
 
@@ -69,7 +72,7 @@ def _part(part: Part) -> Iterator[str]:
     left_out = "too few runs to leave one out"
     if part.left_out_error is not None:
         left_out = f"{part.left_out_error:.1%} with each run left out"
-    yield f"  {part.title}: {len(part.runs)} runs, error {part.error:.1%}, {left_out}"
+    yield f"  {part.title}: {counted(len(part.runs), 'run')}, error {part.error:.1%}, {left_out}"
     geometry = part.geometry()
     if geometry is not None and geometry.blurred:
         apart = (

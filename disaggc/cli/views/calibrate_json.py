@@ -51,6 +51,8 @@ class NextRun(Item):
     """Expected error over the bench schedule without it; null where its part was not fitted at all."""
     error_after: float | None
     """The same with it."""
+    of_spec: bool
+    """It stands in what `calibrate --plan` prints for the spec that the runs were made for; false where none says."""
 
 
 class EngineItem(Item):
@@ -100,7 +102,7 @@ def document(done: Calibrated) -> CalibrateDocument:
                     for name, r in one.fit.single.items()
                 ),
                 kv_tokens=one.kv_tokens,
-                next_run=None if engine.next_run is None else _next(engine.next_run),
+                next_run=None if engine.next_run is None else _next(engine.next_run, of_spec=engine.of_spec),
             )
         )
     return CalibrateDocument(
@@ -110,7 +112,7 @@ def document(done: Calibrated) -> CalibrateDocument:
     )
 
 
-def _next(advice: Advice) -> NextRun:
+def _next(advice: Advice, *, of_spec: bool) -> NextRun:
     run = advice.run
     return NextRun(
         kind=run.kind,
@@ -119,6 +121,7 @@ def _next(advice: Advice) -> NextRun:
         concurrency=run.concurrency,
         error_before=advice.before,
         error_after=advice.after,
+        of_spec=of_spec,
     )
 
 

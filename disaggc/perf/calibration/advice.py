@@ -11,7 +11,8 @@ from disaggc.perf.calibration.engine_fit import EngineFit
 from disaggc.perf.calibration.least_squares import LinearFit
 from disaggc.perf.calibration.level_fit import LevelFit
 from disaggc.perf.calibration.parts import Part
-from disaggc.perf.calibration.schedule import BenchRun
+from disaggc.perf.calibration.reading import Reading, RunKind
+from disaggc.perf.calibration.schedule import KINDS, BenchRun
 
 if TYPE_CHECKING:
     from disaggc.perf.calibration.least_squares import Matrix, Vector
@@ -34,24 +35,47 @@ class Advice:
     after: float | None = None
 
 
-def most_useful(fit: EngineFit, runs: Sequence[BenchRun]) -> Advice | None:
-    """The run after which the fit's own predictions of the whole schedule are least in doubt."""
+def most_useful(fit: EngineFit, runs: Sequence[BenchRun], made: Sequence[Reading]) -> Advice | None:
+    """The run after which the fit's own predictions of the whole schedule are least in doubt.
+
+    made: the runs there are; none of them is advised again. What the engine is not there for is not asked of it.
+    """
     best: tuple[float, Advice] | None = None
     parts = [
         (fit.part(title), [run for run in runs if run.kind == kind])
         for kind, title in (("decode", "decode step"), ("prefill", "prefill"))
+        if kind in _wanted(made)
     ]
     for part, own in sorted(parts, key=lambda pair: pair[0] is not None):
+        left = [run for run in own if not any(_alike(run, reading) for reading in made)]
         if part is None or isinstance(part.fit, LevelFit):
-            return Advice(_apart(part, own))
+            if left:
+                return Advice(_apart(part, left))
+            continue
         doubt = _Doubt(part, part.fit, own)
-        for run in (run for run in own if not _made(part, run)):
+        for run in (run for run in left if not _made(part, run)):
             after = doubt.with_run(run)
             if after > _WORTH * doubt.before:
                 continue
             if best is None or doubt.before - after > best[0]:
                 best = (doubt.before - after, Advice(run, doubt.before, after))
     return best[1] if best is not None and best[0] > 0 else None
+
+
+def _wanted(made: Sequence[Reading]) -> set[RunKind]:
+    """What the schedule of the spec asks of this engine; everything where no run says what it does there."""
+    said = {role for reading in made for role in (reading.setting.roles or "").split(",")}
+    known = [role for role in KINDS if role.value in said]
+    return {kind for role in known or KINDS for kind in KINDS[role]}
+
+
+def _alike(run: BenchRun, reading: Reading) -> bool:
+    """Whether the run was made, whatever came of it. Lengths may differ a little: tokenizers do not hit them."""
+    return (
+        reading.setting.kind == run.kind
+        and reading.concurrency == run.concurrency
+        and abs(reading.isl - run.isl) <= _SAME * run.isl
+    )
 
 
 def _apart(part: Part | None, runs: Sequence[BenchRun]) -> BenchRun:

@@ -7,23 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from disaggc.ir.plan import DeploymentPlan, Role, ServicePlan, Shape
-from disaggc.perf.calibration.reading import RunKind
-from disaggc.perf.calibration.schedule import Bench, BenchRun, schedule
+from disaggc.perf.calibration.schedule import KINDS, SEQUENCES, Bench, BenchRun, schedule
 from disaggc.perf.engine_model import EngineModel
 from disaggc.perf.estimate import Estimate
 from disaggc.perf.models import Models
 from disaggc.resolve.model import NodeGroupFacts, ResolvedService
 
-_SEQUENCES = 256
 _START = Estimate(30.0, 15.0, 60.0)
 """Seconds until a bench client has loaded its tokenizer, made its prompts and sent the first."""
 _APART = 8
 """Output tokens of a P/D run whose decode engine is another one: too few to be read as that engine's token times."""
-_KINDS: dict[Role, tuple[RunKind, ...]] = {
-    Role.PREFILL: ("prefill", "pd"),
-    Role.DECODE: ("decode", "mixed"),
-    Role.COLOCATED: ("decode", "prefill", "mixed"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +77,18 @@ def _of_service(models: Models, service: ResolvedService, planned: ServicePlan) 
                 ("disaggc_accelerator", accelerator),
                 ("disaggc_shape", str(shape).replace(" ", ",")),
                 ("disaggc_replicas", "1"),
+                ("disaggc_roles", ",".join(role.value for role in dict.fromkeys(found))),
+                ("disaggc_max_model_len", str(service.max_model_len)),
                 *((("disaggc_kv_dtype", service.kv_dtype),) if service.kv_dtype != "auto" else ()),
             ),
         )
         engine = models.engine(service, groups[accelerator, shape], shape)
-        kinds = {kind for role in found for kind in _KINDS[role]}
+        kinds = {kind for role in found for kind in KINDS[role]}
         runs = tuple(
             TimedRun(run, run.command(bench), run.result_file(bench.name), _time(engine, run))
             for run in (
                 replace(run, osl=_APART) if run.kind == "pd" and decode != shape else run
-                for run in schedule(service.max_model_len, _SEQUENCES)
+                for run in schedule(service.max_model_len, SEQUENCES)
                 if run.kind in kinds
             )
         )

@@ -22,20 +22,24 @@ from disaggc.perf.calibration.engine_fit import fit_engine
 from disaggc.perf.calibration.formats import read_results
 from disaggc.perf.calibration.prior_step import PriorEngine
 from disaggc.perf.calibration.reading import Dropped, Reading, Setting
-from disaggc.perf.calibration.schedule import schedule
+from disaggc.perf.calibration.schedule import SEQUENCES, schedule
 from disaggc.perf.calibration.written import Fitted, calibration_of
 from disaggc.perf.calibration_file import Calibration, Provenance
 
-_ASKED = schedule(16384, 256)
-"""What a fit is to predict: the runs of the schedule at a usual length and sequence limit."""
+_USUAL = 16384
+"""Context limit at which a fit is to predict where no run says its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Advised:
-    """A fitted engine and the run that would teach most about it; None where nothing would."""
+    """A fitted engine and the run that would teach most about it; None where nothing would.
+
+    of_spec: the run stands in the schedule of the spec that these runs were made for.
+    """
 
     fitted: Fitted
     next_run: Advice | None
+    of_spec: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +76,22 @@ def calibrate(paths: Sequence[Path], over: Setting, catalog: Catalog) -> Calibra
         facts = catalog.model(model)
         runs, kv_dtype = _of_one_cache(found_runs, dropped)
         engine = PriorEngine.of(catalog, model, (accelerator, shape), kv_dtype=kv_dtype)
+        longest = max((r.setting.longest or 0 for r in runs), default=0)
+        bench = schedule(longest or _USUAL, SEQUENCES)
         kept, lost = checked(runs, engine)
         fit = fit_engine(
             kept,
             kv_bytes_per_token=sum(kv_bytes_per_token(facts, kv_dtype)) if facts else None,
             prior=engine,
-            asked=_ASKED,
+            asked=bench,
         )
         dropped += [*lost, *fit.dropped]
         tokens = [r.setting.kv_tokens for r in runs if r.setting.kv_tokens]
         fitted = Fitted(model, accelerator, shape, fit, min(tokens) if tokens else None)
         if engine is not None:
-            asked = [(r.concurrency, r.isl + r.osl / 2) for r in _ASKED if r.kind == "decode"]
+            asked = [(r.concurrency, r.isl + r.osl / 2) for r in bench if r.kind == "decode"]
             fitted = replace(fitted, beside=engine.pinned(), doubt=engine.step_doubt(asked))
-        advised.append(Advised(fitted, most_useful(fit, _ASKED)))
+        advised.append(Advised(fitted, most_useful(fit, bench, runs), of_spec=longest > 0))
     found = [a.fitted for a in advised if a.fitted.fit.parts or a.fitted.kv_tokens]
     calibration = calibration_of(found, _provenance(readings, found)) if found else None
     return Calibrated(calibration, tuple(advised), len(readings), tuple(dropped))
@@ -129,7 +135,7 @@ def _engine_of(reading: Reading, over: Setting, catalog: Catalog) -> tuple[str, 
 
 
 def _provenance(readings: Iterable[Reading], fitted: Sequence[Fitted]) -> Provenance:
-    used = {_file_of(run) for one in fitted for part in one.fit.parts for run in part.runs}
+    used = {_file_of(run) for one in fitted for run in one.fit.runs}
     errors = {}
     for one in fitted:
         for part in one.fit.parts:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from disaggc.perf.calibration.reading import UNKNOWN, Dropped, Reading, Requests
+from disaggc.units import counted
 
 _MOST_FAILED = 0.02
 """Share of failed requests up to which a run still says what an engine does."""
@@ -63,11 +64,10 @@ def _unusable(reading: Reading) -> str | None:
 
 def _incomplete(reading: Reading) -> str | None:
     if reading.failed > _MOST_FAILED * max(1, reading.sent):
-        return f"{reading.failed:,} of {reading.sent:,} requests failed"
+        return f"{reading.failed:,} of {counted(reading.sent, 'request')} failed"
     if reading.completed > reading.sent:
-        return (
-            f"{reading.completed:,} of {reading.sent:,} requests completed: the counts contradict each other"
-        )
+        sent = counted(reading.sent, "request")
+        return f"{reading.completed:,} of {sent} completed: the counts contradict each other"
     if not (_LEAST_ISL <= reading.isl <= _LONGEST and 1 <= reading.osl <= _LONGEST):
         return "it does not say how many tokens went in and out"
     if not any(math.isfinite(x) for x in (reading.ttft_s, reading.tpot_s, reading.itl_s)):

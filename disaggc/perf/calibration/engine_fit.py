@@ -21,6 +21,7 @@ from disaggc.perf.calibration.prior_step import PriorEngine
 from disaggc.perf.calibration.reading import Dropped, Reading
 from disaggc.perf.calibration.schedule import BenchRun
 from disaggc.perf.constants import Range
+from disaggc.units import counted
 
 _MOST_ERROR = 0.5
 """A fit that is off by more on runs it has not seen says less than the priors do."""
@@ -53,11 +54,12 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class EngineFit:
-    """All parts that the runs allow."""
+    """All parts that the runs allow. runs: all that something comes from."""
 
     parts: tuple[Part, ...]
     single: Mapping[str, Range]
     """Constants read off directly: kappa, mixed_s."""
+    runs: frozenset[str]
     dropped: tuple[Dropped, ...] = field(default=())
 
     def part(self, title: str) -> Part | None:
@@ -97,7 +99,7 @@ def fit_engine(
         if r.name not in seen | told
     ]
     parts = tuple(p for p in (decode, prefill, moved) if p is not None)
-    return EngineFit(parts, single, tuple(fitting.dropped))
+    return EngineFit(parts, single, frozenset(seen), tuple(fitting.dropped))
 
 
 def decode_s(part: Part, prior: PriorEngine | None, at: tuple[float, float]) -> float:
@@ -167,7 +169,7 @@ class _Fitting:
         least = len(wanted.names)
         if len(found) < least:
             if found:
-                why = f"{len(found)} runs cannot determine {least} constants"
+                why = f"{counted(len(found), 'run')} cannot determine {least} constants"
                 self.dropped.append(Dropped(wanted.title, "not fitted", why))
             return None
 
@@ -200,9 +202,8 @@ class _Fitting:
         """Without the runs that the others contradict."""
         bad = outliers([r.features for r in found], [r.measured for r in found], fitted, least=least)
         for one in bad:
-            why = (
-                f"it is {one.factor:.3g} times what the other {len(found) - len(bad)} runs say: another unit?"
-            )
+            others = counted(len(found) - len(bad), "run")
+            why = f"it is {one.factor:.3g} times what the other {others} say: another unit?"
             self.dropped.append(Dropped(found[one.index].name, f"{title} dropped", why))
         gone = {one.index for one in bad}
         return [row for i, row in enumerate(found) if i not in gone]
@@ -238,6 +239,7 @@ def _part(wanted: Wanted, found: Sequence[Row], fit: LinearFit | LevelFit) -> Pa
         tuple(r.name for r in found),
         fit,
         tuple(b.row for b in wanted.believed),
+        tuple(r.noise for r in found),
     )
 
 

@@ -18,14 +18,17 @@ _MOST_NOISE = 1.0
 def transfer_rows(
     readings: Sequence[Reading], prefill: Part, kv_bytes_per_token: float, *, dropped: list[Dropped]
 ) -> list[tuple[str, tuple[float, ...], float, float]]:
-    """What a first token over prefill and decode takes beyond the prompt itself, with the noise of that difference."""
+    """What a first token over prefill and decode takes beyond the prompt itself, with the noise of that difference.
+
+    The prompt alone is not known exactly either: what its fit is off by is in the noise.
+    """
     found: list[tuple[str, tuple[float, ...], float, float]] = []
     for r in readings:
         if r.setting.kind != "pd" or r.concurrency != 1 or not math.isfinite(r.ttft_s):
             continue
         alone = prefill.fit.at((1.0, r.isl, r.isl * r.isl))
         beyond = r.ttft_s - alone
-        noise = LEAST_NOISE * r.ttft_s
+        noise = math.hypot(LEAST_NOISE * r.ttft_s, prefill.doubt((1.0, r.isl, r.isl * r.isl)) * alone)
         if beyond > noise / _MOST_NOISE:
             found.append((r.name, (1.0, r.isl * kv_bytes_per_token), beyond, noise / beyond))
         else:
@@ -53,9 +56,11 @@ def mixed_constants(
         kappas.append(r.itl_s / step_s(r.batch, r.isl + r.osl / 2))
         if prefill is None or not math.isfinite(r.itl_p99_s):
             continue
-        beyond = r.itl_p99_s - r.itl_s - prefill.fit.at((0.0, r.isl, r.isl * r.isl))
+        prompt = (0.0, r.isl, r.isl * r.isl)
+        whole = prefill.fit.at(prompt)
+        beyond = r.itl_p99_s - r.itl_s - whole
         if beyond > 0:
-            extras.append((beyond, LEAST_NOISE * r.itl_p99_s))
+            extras.append((beyond, math.hypot(LEAST_NOISE * r.itl_p99_s, prefill.doubt(prompt) * whole)))
         else:
             why = f"its P99 token time of {r.itl_p99_s * 1e3:.3g} ms does not hold a whole prompt"
             dropped.append(Dropped(r.name, "cost of a shared step dropped", why))

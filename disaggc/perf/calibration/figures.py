@@ -47,7 +47,7 @@ class Figures:
         if value is None:
             return UNKNOWN
         found = _read(value)
-        if math.isnan(found) and not isinstance(value, float):
+        if math.isnan(found):
             self._note(key, value, "is not a number")
         if found < 0:
             self._note(key, value, "is below zero")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from disaggc.perf.calibration.geometry import Geometry, geometry_of
@@ -22,15 +23,15 @@ _CERTAIN = 0.5
 _OF_MEAN, _OF_MEDIAN = 1.25, 1.48
 """Deviation of a normal error over the mean and over the median of its absolute value."""
 _WIDEST = 3.0
-_SLACK = 1 + 3 * LEAST_NOISE
-"""A constant that alone explains all of a measured time cannot be larger; the time may be off by this."""
+_SURELY = 3.0
+"""A constant that alone explains all of a measured time cannot be larger; the time may be off by so many deviations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """One fit. names: the constants of its columns. runs: what it was fitted on.
 
-    asked: rows of the bench schedule, at which predictions are to hold too.
+    asked: rows of the bench schedule, at which predictions are to hold too. noises: least relative error of each run.
     """
 
     title: str
@@ -40,6 +41,7 @@ class Part:
     runs: tuple[str, ...]
     fit: LinearFit | LevelFit
     asked: tuple[tuple[float, ...], ...] = ()
+    noises: tuple[float, ...] = ()
 
     @property
     def error(self) -> float:
@@ -66,6 +68,11 @@ class Part:
         if isinstance(self.fit, LevelFit):
             return max(LEAST_NOISE, _OF_MEAN * statistics.fmean(errors))
         return max(LEAST_NOISE, _OF_MEDIAN * statistics.median(errors))
+
+    def doubt(self, row: Sequence[float]) -> float:
+        """Relative standard error of what the fit says of a row: its constants' own, but at least what it is off by."""
+        own = self.fit.doubt(row) if isinstance(self.fit, LinearFit) else 0.0
+        return max(own, self.unexplained)
 
     @property
     def loose(self) -> tuple[str, ...]:
@@ -103,8 +110,12 @@ class Part:
 
     def _most(self, column: int) -> float:
         """The constant at which its column alone would explain all of a measured time."""
-        found = [y / row[column] for row, y in zip(self.rows, self.measured, strict=True) if row[column] > 0]
-        return _SLACK * min(found) if found else 0.0
+        found = [
+            (1 + _SURELY * noise) * y / row[column]
+            for row, y, noise in zip(self.rows, self.measured, self.noises, strict=True)
+            if row[column] > 0
+        ]
+        return min(found, default=0.0)
 
 
 def _kept(fit: LinearFit, rows: tuple[tuple[float, ...], ...]) -> float:

@@ -25,6 +25,10 @@ class Setting:
     """KV tokens of one engine: `num_gpu_blocks` x `block_size` of its log."""
     kv_dtype: str | None = None
     """`--kv-cache-dtype` of its engines; the checkpoint's own where nobody says."""
+    longest: int | None = None
+    """Context limit of the spec whose schedule the run is of."""
+    roles: str | None = None
+    """What its engines do in that spec's plan: `prefill,decode`."""
 
     def over(self, other: Setting) -> Setting:
         """This with the gaps filled from another."""
@@ -36,6 +40,8 @@ class Setting:
             kind=self.kind or other.kind,
             kv_tokens=self.kv_tokens or other.kv_tokens,
             kv_dtype=self.kv_dtype or other.kv_dtype,
+            longest=self.longest or other.longest,
+            roles=self.roles or other.roles,
         )
 
 

@@ -5,11 +5,21 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
+from disaggc.ir.plan import Role
 from disaggc.perf.calibration.reading import RunKind
 
 ENGINE, PROXY = "ENGINE", "PROXY"
 """Shell variables with the addresses of one engine, and of the proxy of one prefill and one decode engine."""
 _AT_ENGINE, _AT_PROXY = "http://127.0.0.1:8000", "http://127.0.0.1:8001"
+
+SEQUENCES = 256
+"""Most sequences that a run keeps in one engine."""
+KINDS: dict[Role, tuple[RunKind, ...]] = {
+    Role.PREFILL: ("prefill", "pd"),
+    Role.DECODE: ("decode", "mixed"),
+    Role.COLOCATED: ("decode", "prefill", "mixed"),
+}
+"""What is run of an engine, by its roles."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ def setting_of(run: Figures) -> Setting:
         kind=run.choice("disaggc_run", _KINDS),
         kv_tokens=min(blocks, MOST_KV_TOKENS) or None,
         kv_dtype=run.text("disaggc_kv_dtype"),
+        longest=run.count("disaggc_max_model_len") or None,
+        roles=run.text("disaggc_roles"),
     )
 
 

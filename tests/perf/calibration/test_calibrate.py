@@ -83,7 +83,7 @@ def test_the_file_says_where_it_comes_from(results):
     assert provenance.tool == "disaggc calibrate"
     assert provenance.sources == ("vllm bench serve",)
     assert all(digest.startswith("sha256:") for digest in provenance.digests.values())
-    assert len(provenance.digests) == 13 - 2  # the mixed runs are read against the fit, not fitted
+    assert len(provenance.digests) == 13  # of the mixed runs, too: kappa comes from them
     assert set(provenance.errors) == {
         f"mi300x tp8 {part}" for part in ("decode step", "prefill", "kv transfer")
     }
@@ -125,7 +125,7 @@ def test_a_model_nobody_knows_needs_three_runs(tmp_path):
     run = {**Engine().run("decode", 128, 512, 1), "model_id": "nobody/Nothing-1B"}
     done = calibrate([written(tmp_path, "one", run)], Setting(), CATALOG)
     assert done.calibration is None
-    assert "decode step: not fitted, 1 runs cannot determine 3 constants" in [str(d) for d in done.dropped]
+    assert "decode step: not fitted, 1 run cannot determine 3 constants" in [str(d) for d in done.dropped]
 
 
 def test_the_form_stands_that_predicts_runs_it_has_not_seen_better(tmp_path):
@@ -333,6 +333,79 @@ def test_runs_that_contradict_each_other_are_not_fitted(tmp_path):
 def test_the_next_run_is_none_that_was_made(results):
     (one,) = calibrate([results], Setting(), CATALOG).engines
     assert one.next_run is None
+
+
+def with_schedule_of(longest, runs):
+    """Results as the commands of a spec's `calibrate --plan` have them."""
+    for run in runs:
+        said = {"disaggc_max_model_len": str(longest), "disaggc_roles": "prefill,decode"}
+        yield run, Engine().run(run.kind, run.isl, run.osl, run.concurrency) | said
+
+
+@pytest.mark.parametrize("kept", [13, 8, 4, 2])
+def test_the_next_run_stands_in_the_schedule_of_the_spec_and_was_not_made(tmp_path, kept):
+    own = schedule(8192, 256)
+    for i, (_, result) in enumerate(with_schedule_of(8192, own[:kept])):
+        written(tmp_path, f"{i}", result)
+    (one,) = calibrate([tmp_path], Setting(), CATALOG).engines
+    if kept == 13:
+        assert one.next_run is None
+    else:
+        assert one.of_spec
+        assert one.next_run.run in own[kept:]
+
+
+def test_a_run_whose_fit_came_to_nothing_is_not_advised_again(tmp_path):
+    own = schedule(8192, 256)
+    for i, (run, result) in enumerate(with_schedule_of(8192, own)):
+        if run.kind == "prefill":
+            result["median_ttft_ms"] *= 1 + 9 * (i % 2)
+        written(tmp_path, f"{i}", result)
+    (one,) = calibrate([tmp_path], Setting(), CATALOG).engines
+    assert one.next_run is None or one.next_run.run not in own
+
+
+@pytest.mark.parametrize(("roles", "kind"), [("prefill", "prefill"), ("decode", "decode")])
+def test_nothing_is_asked_of_an_engine_that_the_plan_has_it_not_do(tmp_path, roles, kind):
+    first = next(run for run in schedule(8192, 256) if run.kind == kind)
+    said = {"disaggc_max_model_len": "8192", "disaggc_roles": roles}
+    written(tmp_path, "one", Engine().run(first.kind, first.isl, first.osl, first.concurrency) | said)
+    (one,) = calibrate([tmp_path], Setting(), CATALOG).engines
+    assert one.next_run.run.kind == kind
+
+
+@pytest.mark.parametrize("off", [0.1, 0.25])
+def test_what_the_prefill_fit_is_off_by_is_in_the_range_of_the_kv_link(tmp_path, off):
+    engine, held, stated = Engine(kv_byte=6e-10), 0, 0
+    for seed in range(30):
+        draw = random.Random(seed)  # noqa: S311 - a fixed design
+        for i, run in enumerate(EVERY):
+            result = engine.run(run.kind, run.isl, run.osl, run.concurrency)
+            if run.kind == "prefill":
+                shaken = math.exp(draw.gauss(0, off))
+                for key in ("median_ttft_ms", "median_e2el_ms", "duration"):
+                    result[key] *= shaken
+            written(tmp_path / str(seed), f"{i}", result)
+        (one,) = calibrate([tmp_path / str(seed)], Setting(), CATALOG).engines
+        found = constants_of(one.fitted.fit).get("kv_bytes_per_s")
+        if found is not None:
+            stated += 1
+            held += found.low <= 1 / engine.kv_byte <= found.high
+    assert stated >= 10
+    assert held >= 0.8 * stated
+
+
+def test_a_figure_that_is_no_number_is_named(tmp_path):
+    run = {**Engine().run("decode", 1024, 256, 4), "median_tpot_ms": math.nan}
+    said = [(d.what, d.why) for d in calibrate([written(tmp_path, "nan", run)], Setting(), CATALOG).dropped]
+    assert ("`median_tpot_ms` dropped", "`nan` is not a number") in said
+
+
+def test_every_file_of_a_sweep_has_its_digest(tmp_path):
+    for folder, run in zip("AB", EVERY, strict=False):
+        written(tmp_path / folder, "run=0", Engine().run(run.kind, run.isl, run.osl, run.concurrency))
+    digests = calibrate([tmp_path], Setting(), CATALOG).calibration.provenance.digests
+    assert len(digests) == 2
 
 
 def test_a_run_that_no_fit_can_use_is_named(tmp_path):
