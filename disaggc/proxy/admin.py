@@ -19,6 +19,7 @@ from disaggc.proxy.exposition import render, render_pairs, render_tables, sketch
 from disaggc.proxy.service import class_names, read_secret
 from disaggc.routing.roles import seats
 from disaggc.routing.table import ReplicaState, RoutingTable, TableError, dump_table, load_table
+from disaggc.traffic.sketch import BINS, bin_upper
 
 if TYPE_CHECKING:
     from disaggc.proxy.control import Control
@@ -222,13 +223,14 @@ class Desk:
         )
 
     async def lengths(self, _: web.Request) -> web.Response:
-        """Length sketches by class: counts by bin, and the sum."""
+        """Length sketches by class: counts by bin with the borders of the bins, and the sum."""
         found = sketches(self._control.board, class_names(self._control.table))
         said = {
             name: {kind: {"counts": list(s.counts), "total": s.total} for kind, s in by_kind.items()}
             for name, by_kind in found.items()
         }
-        return web.json_response(said)
+        borders = [bin_upper(position) for position in range(BINS - 1)]
+        return web.json_response({"borders": borders, "classes": said})
 
     async def canaries(self, _: web.Request) -> web.Response:
         """What the last canary over each pair said, and whether KV may go over it."""

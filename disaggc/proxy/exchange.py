@@ -158,7 +158,7 @@ class Exchange:
         if self.replied:
             return False
         retry = b"" if refused.retry_after is None else b"retry-after: %d\r\n" % refused.retry_after
-        self.respond(refused.status, b"application/json", error_body(refused), more=retry)
+        self.respond(refused.status, b"application/json", error_body(refused, self.request.path), more=retry)
         return True
 
     def respond(self, status: int, content_type: bytes, body: bytes, *, more: bytes = b"") -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 class RefusedError(Exception):
-    """The request ends here with this status and an OpenAI-shaped error body."""
+    """The request ends here with this status and an error body as the API of its path has them."""
 
     def __init__(self, status: int, message: str, *, kind: str = "", retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -23,7 +23,10 @@ _KINDS = {
     405: "invalid_request_error",
     413: "invalid_request_error",
     429: "rate_limit_error",
+    408: "timeout_error",
+    415: "invalid_request_error",
     431: "invalid_request_error",
+    501: "invalid_request_error",
     502: "upstream_error",
     503: "overloaded_error",
     504: "timeout_error",

@@ -14,7 +14,7 @@ from typing import Protocol
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.outlet import Outlet
-from disaggc.proxy.requests import Request, answer_head, error_body
+from disaggc.proxy.requests import Request, answer_head, error_body, path_and_query
 from disaggc.proxy.service import Service
 
 _MAX_PIPELINED = 64
@@ -206,7 +206,7 @@ class Front(Outlet):
         """The last answer."""
         if self.transport is None:
             return
-        body = error_body(refused)
+        body = error_body(refused, path_and_query(self._url)[0])
         lines = b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body)
         if refused.status == 401:
             lines += b"www-authenticate: Bearer\r\n"

@@ -14,7 +14,7 @@ import httptools
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.offers import MAX_OFFERS, without_offer
-from disaggc.proxy.requests import Request, path_and_query
+from disaggc.proxy.requests import Request, check_coding, path_and_query
 from disaggc.proxy.service import Service
 
 _SINGLE = frozenset(
@@ -187,6 +187,8 @@ class Intake(asyncio.Protocol):
                 raise RefusedError(400, "HTTP/1.0 has no transfer-encoding")
         elif b"host" not in headers:
             raise RefusedError(400, "the Host header is missing")
+        elif headers.get(b"transfer-encoding", b"chunked") != b"chunked":
+            check_coding(headers[b"transfer-encoding"])
         length = headers.get(b"content-length", b"")
         limit = bounds.body_bytes
         if length and int(length) > limit:

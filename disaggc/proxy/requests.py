@@ -27,8 +27,16 @@ REASONS = {
     200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 404: b"Not Found", 405: b"Method Not Allowed",
     408: b"Request Timeout", 413: b"Content Too Large", 415: b"Unsupported Media Type", 422: b"Unprocessable Content",
     429: b"Too Many Requests", 431: b"Request Header Fields Too Large", 500: b"Internal Server Error",
-    502: b"Bad Gateway", 503: b"Service Unavailable", 504: b"Gateway Timeout", 505: b"HTTP Version Not Supported",
+    501: b"Not Implemented", 502: b"Bad Gateway", 503: b"Service Unavailable", 504: b"Gateway Timeout",
+    505: b"HTTP Version Not Supported",
 }  # fmt: skip
+
+MESSAGES_PATH = b"/v1/messages"
+_OF_MESSAGES = {
+    405: "invalid_request_error", 413: "request_too_large", 415: "invalid_request_error", 500: "api_error",
+    502: "api_error",
+}  # fmt: skip
+"""Types of errors where Anthropic has another word than OpenAI, or none of ours."""
 
 
 class Request(msgspec.Struct, eq=False):
@@ -93,8 +101,21 @@ def answer_head(status: int, lines: bytes, *, keep_alive: bool) -> bytes:
     return b"HTTP/1.1 %d %b\r\n%b%b\r\n" % (status, REASONS.get(status, b"Status"), lines, close)
 
 
-def error_body(refused: RefusedError) -> bytes:
-    """The OpenAI error object."""
+def check_coding(coding: bytes) -> None:
+    """Refuse a Transfer-Encoding other than `chunked`, whose body would be read wrongly (RFC 9112, 6.1 and 6.3)."""
+    codings = [one.strip().lower() for one in coding.split(b",") if one.strip()]
+    if codings == [b"chunked"]:
+        return
+    if codings[-1:] != [b"chunked"] or codings.count(b"chunked") > 1:
+        raise RefusedError(400, "a transfer-encoding ends with `chunked`, which stands once")
+    raise RefusedError(501, "no transfer-encoding but `chunked` is understood here")
+
+
+def error_body(refused: RefusedError, path: bytes) -> bytes:
+    """The error object that clients of this path read: OpenAI's, or Anthropic's under `/v1/messages`."""
+    if path.startswith(MESSAGES_PATH):
+        kind = _OF_MESSAGES.get(refused.status, refused.kind)
+        return json.dumps({"type": "error", "error": {"type": kind, "message": refused.message}}).encode()
     return json.dumps(
         {"error": {"message": refused.message, "type": refused.kind, "param": None, "code": refused.status}}
     ).encode()

@@ -235,7 +235,8 @@ def error_event(api: Api, reason: str, status: int) -> bytes:
     message = f"decode failed while streaming: {reason}"
     said: dict[str, object]
     if api is MESSAGES:
-        said = {"type": "error", "error": {"type": "api_error", "message": message}}
+        kind = "timeout_error" if status == 504 else "overloaded_error" if status == 503 else "api_error"
+        said = {"type": "error", "error": {"type": kind, "message": message}}
     elif api is RESPONSES:
         said = {"type": "error", "code": "upstream_error", "message": message}
     else:

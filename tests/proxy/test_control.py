@@ -119,8 +119,13 @@ def test_serves_counts_and_drains(tmp_path, workers):
             assert await p.metric("tokens_in_flight") == pytest.approx(0)
             await asyncio.sleep(0.3)  # lengths and times reach the board with the next sweep
             async with p.session.get("/admin/lengths") as answer:
-                lengths = (await answer.json())["default"]
+                told = await answer.json()
+            lengths, borders = told["classes"]["default"], told["borders"]
             assert sum(lengths["input"]["counts"]) == 30
+            assert len(borders) == len(lengths["output"]["counts"]) - 1
+            (here,) = (i for i, count in enumerate(lengths["output"]["counts"]) if count)
+            assert borders[here - 1] <= 4 < borders[here]
+            assert (borders[0], borders[-1]) == (1, 2**21)
             assert lengths["output"]["total"] == 120
             reader, writer = await stack.connect()
             stack.decodes[0].tokens, stack.decodes[0].step_s = 20, 0.05
