@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from disaggc.perf.calibration.reading import RunKind, Setting
 
 
+_KvTokens = Annotated[
+    int | None,
+    typer.Option("--kv-tokens", min=1, max=10**10, help="KV tokens of one engine, from its log."),
+]
+
+
 def calibrate(
     results: Annotated[
         list[Path] | None,
@@ -48,10 +54,7 @@ def calibrate(
     kind: Annotated[
         str | None, typer.Option(help="What the runs are: decode, prefill, mixed, pd or colocated.")
     ] = None,
-    kv_tokens: Annotated[
-        int | None,
-        typer.Option("--kv-tokens", min=1, max=10**10, help="KV tokens of one engine, from its log."),
-    ] = None,
+    kv_tokens: _KvTokens = None,
     kv_dtype: Annotated[str | None, typer.Option(help="Their `--kv-cache-dtype`, e.g. fp8.")] = None,
     output: FormatOption = Format.HUMAN,
     color: ColorOption = Color.AUTO,
@@ -62,8 +65,6 @@ def calibrate(
     from disaggc.perf.calibration.reading import Setting
 
     console, as_json = Console(color, quiet), output is Format.JSON
-    if "" in (model, accelerator, shape):
-        raise typer.BadParameter("`--model`, `--accelerator` or `--shape` is empty")
     given = Setting(model, accelerator, shape, replicas, _kind(kind), kv_tokens, kv_dtype)
     if plan is None:
         return _fit(results or (), given, console, out=out, as_json=as_json)
@@ -82,6 +83,8 @@ def _fit(
 
     if not results:
         raise typer.BadParameter("give result files, or a spec with `--plan`")
+    if "" in (given.model, given.accelerator, given.shape):
+        raise typer.BadParameter("`--model`, `--accelerator` or `--shape` is empty")
     catalog = load_catalog()
     _understood(given, catalog)
     return _deliver(fitted(results, given, catalog), console, out, as_json=as_json)

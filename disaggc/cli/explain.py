@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from disaggc.diagnostics.codes import Code
 
+_REQUESTS = "Also say what a run of so many requests would measure, ramp and drain included."
 _CODE = re.compile(r"dgc\d+", re.IGNORECASE)
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -45,11 +46,7 @@ def explain(
     target: TargetOption = None,
     requests: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            max=1_000_000_000,
-            help="Also say what a run of so many requests would measure, ramp and drain included.",
-        ),
+        typer.Option(min=1, max=1_000_000_000, help=_REQUESTS),
     ] = None,
     upgrade: Upgrade = False,
     output: FormatOption = Format.HUMAN,

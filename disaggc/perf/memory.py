@@ -20,6 +20,7 @@ from disaggc.perf.sizes import batched_tokens, block_size, capture_size, wanted_
 from disaggc.perf.work import kv_shares
 from disaggc.resolve.model import ClassLoad, NodeGroupFacts, ResolvedService
 
+_STATED = "KV tokens that the calibration file states"
 _TAIL_SCORE = 2.33
 """Standard normal quantile of 99 %: the running sequences fit together in 99 of 100 cases."""
 
@@ -105,27 +106,17 @@ def fit(
     """Sizes pinned for one replica, or the first need that is larger than what is left."""
     model, accelerator = service.model, group.accelerator
     usable = accelerator.memory_bytes * service.utilisation
-    at = f"usable on {accelerator.id} at {shape}"
     weights = weight_bytes_per_rank(model, shape) + absorbed_bytes_per_rank(model, shape)
     if weights > usable:
-        return NoFit("weights", weights, usable, at)
-    batched = batched_tokens(service, group, role)
-    left = usable - weights
+        return NoFit("weights", weights, usable, f"usable on {accelerator.id} at {shape}")
+    batched, left = batched_tokens(service, group, role), usable - weights
     length = _typical_length(demand.classes, role)
     per_token = bytes_per_sequence(service, shape, length) / length
     leased, tail = _leased(demand, shape.dp) if role is Role.PREFILL else (0.0, 0.0)
-
-    seen = None if demand.seen_tokens is None else demand.seen_tokens * per_token
-    if seen is not None and weights + seen > accelerator.memory_bytes:
-        need = f"weights and the {demand.seen_tokens:,} KV tokens that the calibration file states"
-        return NoFit(need, weights + seen, accelerator.memory_bytes, f"on {accelerator.id} at {shape}")
-    tokens_seen = demand.seen_tokens
-    if (
-        tokens_seen is not None
-    ):  # an engine that found a little more than the facts leave has no buffers below zero
-        tokens_seen = min(tokens_seen, int(left / per_token))
-    not_kv = None if tokens_seen is None else left - tokens_seen * per_token
-    overhead = _overhead(model, shape, batched=batched, not_kv=not_kv)
+    seen = _seen(demand, per_token, (left, accelerator.memory_bytes - weights), at=f"on {accelerator.id}")
+    if isinstance(seen, NoFit):
+        return seen
+    overhead = _overhead(model, shape, batched=batched, not_kv=seen and left - seen * per_token)
 
     def held(sequences: int) -> int:
         tokens = max(0.0, left - overhead(sequences)[1]) / per_token
@@ -136,9 +127,7 @@ def fit(
     low, high = overhead(min(wanted, sequences))
     longest = bytes_per_sequence(service, shape, float(service.max_model_len))
     if low > left or longest > left - low:
-        where = f"on {accelerator.id} at {shape}"
-        if seen is not None:
-            where += f" by the {demand.seen_tokens:,} KV tokens that the calibration file states"
+        where = f"on {accelerator.id} at {shape}{_by(seen)}"
         return _too_tight(service, left, low, longest=longest, at=where)
     seqs = min(wanted, sequences)
     return Fit(
@@ -148,8 +137,8 @@ def fit(
         overhead_low_bytes=low,
         overhead_high_bytes=high,
         kv_bytes_per_token=per_token,
-        kv_tokens_low=tokens_seen or int(max(0.0, left - high) / per_token),
-        kv_tokens_high=tokens_seen or int((left - low) / per_token),
+        kv_tokens_low=seen or int(max(0.0, left - high) / per_token),
+        kv_tokens_high=seen or int((left - low) / per_token),
         sequences=sequences,
         leased_tokens=math.ceil(leased),
         lease_tail_tokens=math.ceil(tail),
@@ -161,6 +150,23 @@ def fit(
         certain=longest <= left - high,
         basis=Basis.PRIOR if demand.seen_tokens is None else Basis.MEASURED,
     )
+
+
+def _seen(
+    demand: MemoryDemand, per_token: float, room: tuple[float, float], *, at: str
+) -> int | NoFit | None:
+    """KV tokens that an engine of this kind was seen to have; room: what the facts leave, and what there is at all.
+
+    One that found a little more than the facts leave has what they leave: no buffers below zero.
+    """
+    tokens = demand.seen_tokens
+    if tokens is not None and tokens * per_token > room[1]:
+        return NoFit(f"the {tokens:,} {_STATED}", tokens * per_token, room[1], f"beside the weights {at}")
+    return None if tokens is None else min(tokens, int(room[0] / per_token))
+
+
+def _by(seen: int | None) -> str:
+    return "" if seen is None else f" by the {seen:,} {_STATED}"
 
 
 def _overhead(

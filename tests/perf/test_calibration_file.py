@@ -114,7 +114,7 @@ def test_at_its_bounds_every_constant_gives_step_times_above_zero(name, end):
 @pytest.mark.parametrize(
     ("tokens", "says"),
     [
-        (90_000_000, "weights and the 90,000,000 KV tokens that the calibration file states"),
+        (90_000_000, "the 90,000,000 KV tokens that the calibration file states"),
         (1_000, "by the 1,000 KV tokens that the calibration file states"),
     ],
 )
