@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,28 +32,46 @@ if TYPE_CHECKING:
     from disaggc.compilation import Compiled
 
 
+Folder = Annotated[
+    Path,
+    typer.Option("--out", metavar="DIR", parser=out_path, help="Where to write; other files there are kept."),
+]
+Generation = Annotated[
+    int,
+    typer.Option(
+        "--generation",
+        min=1,
+        max=1 << 50,
+        metavar="N",
+        help="Least number of routing files that are new or changed: for builds that do not go into the folder of "
+        "the last one.",
+    ),
+]
+
+
 def build(
     spec: SpecFiles = None,
     *,
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", metavar="DIR", parser=out_path, help="Where to write; other files there are kept."
-        ),
-    ],
+    out: Folder,
     file: MoreFiles = None,
     sets: Sets = None,
     target: TargetOption = None,
     upgrade: Upgrade = False,
     deny: DenyOption = None,
+    generation: Generation = 1,
     output: FormatOption = Format.HUMAN,
     color: ColorOption = Color.AUTO,
     quiet: Quiet = False,
     _no_input: NoInput = False,
 ) -> int:
-    """Write the target's files and disaggc.lock. Files of an earlier build that are no longer needed are removed."""
+    """Write the target's files and disaggc.lock. Files of an earlier build that are no longer needed are removed.
+
+    A routing file that changes gets a generation above those in the folder, so that a running proxy takes it over.
+    """
     from disaggc.cli.compiling import compiled
     from disaggc.cli.outdir import OutputError, write_tree
+    from disaggc.cli.standing import numbered_after
+    from disaggc.cli.views.build_human import build_text
     from disaggc.cli.views.build_json import build_document
     from disaggc.compilation import Request
     from disaggc.ir.canonical import fingerprint
@@ -68,18 +87,18 @@ def build(
         if output is Format.JSON:
             console.result(build_document(done, out, None).text())
         return code
+    artifacts = numbered_after(out, done.artifacts, least=generation)
     try:
-        written = write_tree(out, done.artifacts, fingerprint=fingerprint(done.plan))
+        written = write_tree(out, artifacts, fingerprint=fingerprint(done.plan))
     except OutputError as problem:
         console.fail(str(problem))
         return Exit.ERRORS
     _remember(files[0], done, console)
-    if output is Format.JSON:
-        console.result(build_document(done, out, written).text())
-    else:
-        from disaggc.cli.views.build_human import build_text
-
-        console.result(build_text(done.artifacts, written, out))
+    as_json = output is Format.JSON
+    done = replace(done, artifacts=artifacts)
+    console.result(
+        build_document(done, out, written).text() if as_json else build_text(artifacts, written, out)
+    )
     return Exit.DONE
 
 

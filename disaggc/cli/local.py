@@ -17,6 +17,7 @@ from disaggc.cli.options import Color, ColorOption, Format, FormatOption, NoInpu
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from disaggc.cli.local_routing import RoutingState
     from disaggc.cli.local_stack import ProgramStatus
     from disaggc.hosts.supervision import Supervision
 
@@ -46,15 +47,10 @@ def up(
     quiet: Quiet = False,
     _no_input: NoInput = False,
 ) -> int:
-    """Start everything that does not run yet, and wait until it serves."""
+    """Start everything that does not run yet, take over what was built anew, and wait until it serves."""
     from disaggc.cli.local_end import NotDownError, held
-    from disaggc.cli.local_stack import (
-        StackProblemError,
-        bring_up,
-        read_stack,
-        status,
-        wait_ready,
-    )
+    from disaggc.cli.local_routing import acknowledged, routing_states
+    from disaggc.cli.local_stack import StackProblemError, bring_up, read_stack, status, wait_ready
     from disaggc.hosts.supervision import Supervision, SupervisionError
 
     console = Console(color, quiet)
@@ -67,7 +63,10 @@ def up(
                 wait_ready(supervision, stack, timeout_s=timeout, said=console.say)
             if hold is not None:
                 hold.served = True
-            _show(status(supervision, stack), folder, output=output, console=console)
+            routing = acknowledged(folder, stack) if wait or foreground else routing_states(folder, stack)
+            _show(status(supervision, stack), routing, folder, output=output, console=console)
+            if (wait or foreground) and not _in_effect(routing, console):
+                return Exit.ERRORS
             if foreground:
                 return _stay(supervision, console)
     except (StackProblemError, SupervisionError, NotDownError) as problem:
@@ -95,12 +94,15 @@ def down(
 ) -> int:
     """Stop everything: requests that run are finished first. Nothing to stop is fine."""
     from disaggc.cli.local_end import NotDownError, bring_down
+    from disaggc.cli.local_stack import StackProblemError, read_stack
     from disaggc.hosts.supervision import Supervision, SupervisionError
 
     console = Console(color, quiet)
     try:
         ran = bring_down(Supervision(folder.resolve()), at_once=now, timeout_s=timeout, said=console.say)
-    except (NotDownError, SupervisionError) as problem:
+        if not ran:
+            read_stack(folder)  # a folder that is not there, or another one, is no stack that is down
+    except (NotDownError, SupervisionError, StackProblemError) as problem:
         console.fail(str(problem))
         return Exit.ERRORS
     console.say("down" if ran else "nothing was up")
@@ -116,18 +118,25 @@ def status_of(
     quiet: Quiet = False,
     _no_input: NoInput = False,
 ) -> int:
-    """How every process is. Exit code 6 unless all of them serve."""
+    """How every process is, and which routing is in effect. Exit code 6 unless all serve, by the files of DIR."""
+    from disaggc.cli.local_routing import routing_states
     from disaggc.cli.local_stack import StackProblemError, read_stack, status
     from disaggc.hosts.supervision import Supervision, SupervisionError
 
     console = Console(color, quiet)
     try:
-        found = status(Supervision(folder.resolve()), read_stack(folder))
+        supervision, stack = Supervision(folder.resolve()), read_stack(folder)
+        found = status(supervision, stack)
+        routing = routing_states(folder, stack) if supervision.running() else ()
     except (StackProblemError, SupervisionError) as problem:
         console.fail(str(problem))
         return Exit.ERRORS
-    _show(found, folder, output=output, console=console)
-    return Exit.DONE if all(one.ready for one in found) else Exit.CHECK_FAILED
+    _show(found, routing, folder, output=output, console=console)
+    return (
+        Exit.DONE
+        if all(one.ready for one in found) and all(one.good for one in routing)
+        else Exit.CHECK_FAILED
+    )
 
 
 def _stay(supervision: Supervision, console: Console) -> int:
@@ -148,12 +157,26 @@ def _left_running(folder: Path, *, running: bool) -> str:
     return f"interrupted; it goes on starting, `disaggc local down {folder}` stops it"
 
 
-def _show(found: Sequence[ProgramStatus], folder: Path, *, output: Format, console: Console) -> None:
+def _in_effect(routing: Sequence[RoutingState], console: Console) -> bool:
+    for one in routing:
+        if not one.good:
+            console.fail(one.sentence)
+    return all(one.good for one in routing)
+
+
+def _show(
+    found: Sequence[ProgramStatus],
+    routing: Sequence[RoutingState],
+    folder: Path,
+    *,
+    output: Format,
+    console: Console,
+) -> None:
     if output is Format.JSON:
         from disaggc.cli.views.local_json import local_document
 
-        console.result(local_document(found, folder).text())
+        console.result(local_document(found, routing, folder).text())
         return
     from disaggc.cli.views.local_human import local_text
 
-    console.result(local_text(found))
+    console.result(local_text(found, routing))

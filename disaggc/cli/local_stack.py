@@ -90,13 +90,18 @@ def obstacles(stack: Stack, environ: Mapping[str, str]) -> Iterator[str]:
 def bring_up(supervision: Supervision, stack: Stack, environ: Mapping[str, str]) -> str:
     """Start what does not run, take over what changed; a sentence on what was done."""
     if supervision.running():
-        changed = supervision.update()
-        started = supervision.start_stopped()
+        touched = {*supervision.update(), *supervision.start_stopped()}
+        states = {state.name: state.state for state in supervision.states()}
         for program in stack.programs:
-            if program.kind == "proxy" and program.name not in (*changed, *started):
+            if program.kind != "proxy" or program.name in touched:
+                continue
+            if states.get(program.name) == "RUNNING" and not all(taken(port) for port in program.ports):
+                # Its routing file gives it other ports now, and ports are what a running proxy cannot change.
+                supervision.restart(program.name)
+                touched.add(program.name)
+            else:
                 supervision.signal(program.name, "HUP")
-        touched = sorted({*changed, *started})
-        return f"already up; started {', '.join(touched)}" if touched else "already up, nothing to do"
+        return f"already up; started {', '.join(sorted(touched))}" if touched else "already up, nothing to start"
     against = list(obstacles(stack, environ))
     if against:
         raise StackProblemError("\n".join(against))

@@ -53,7 +53,7 @@ def _write_tree(directory: Path, artifacts: ArtifactSet, fingerprint: str) -> Wr
     own = _recorded(directory)
     wanted = {artifact.path: artifact for artifact in artifacts.artifacts}
     _refuse_foreign(directory, wanted, own)
-    before = {path: _present(directory, path) for path in wanted}
+    before = {path: present(directory, path) for path in wanted}
     stale = sorted(path for path in own if path not in wanted)
     directory.mkdir(parents=True, exist_ok=True)
     _write_record(directory, artifacts, fingerprint, also=stale)
@@ -116,7 +116,8 @@ def _inside(path: str) -> bool:
     return bool(parts) and not PurePosixPath(path).is_absolute() and ".." not in parts and path != RECORD
 
 
-def _present(directory: Path, path: str) -> str | None:
+def present(directory: Path, path: str) -> str | None:
+    """The text of a file that stands there; empty where it is no file or no text, None where there is nothing."""
     place = directory / path
     if os.path.lexists(place) and (place.is_symlink() or not place.is_file()):
         return ""

@@ -40,15 +40,15 @@ class TargetChoice:
                 return "local"
 
 
-def emit(plan: DeploymentPlan, target: TargetChoice, *, generation: int = 1) -> Outcome[ArtifactSet]:
-    """All files of the target. generation: number of the routing files, greater than of any that runs already."""
+def emit(plan: DeploymentPlan, target: TargetChoice) -> Outcome[ArtifactSet]:
+    """All files of the target; routing files have the first number, see `numbering`."""
     pack = load_pack(target.kind)
     match target.settings:
         case SystemdTarget():
-            return emit_systemd(plan, target.settings, pack, generation=generation)
+            return emit_systemd(plan, target.settings, pack)
         case ComposeTarget():
-            return emit_compose(plan, target.settings, pack, generation=generation)
+            return emit_compose(plan, target.settings, pack)
         case KubernetesTarget():
-            return emit_kubernetes(plan, target.settings, pack, generation=generation)
+            return emit_kubernetes(plan, target.settings, pack)
         case LocalTarget():
-            return emit_local(plan, target.settings, pack, generation=generation, timings=target.timings)
+            return emit_local(plan, target.settings, pack, timings=target.timings)

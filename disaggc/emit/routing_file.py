@@ -17,6 +17,8 @@ from disaggc.ir.wording import faults
 from disaggc.routing.limits import Admission, ApiKeySource, ClassEntry, Health, Listen, Timeouts
 from disaggc.routing.table import Dialect, KvEndpoint, Policy, PoolEntry, ReplicaEntry, RoutingTable
 
+FIRST = 1
+"""Generation of a routing file without predecessor."""
 STOP_MARGIN_S = 10
 """What a proxy needs after the last answer."""
 HANDOFF_SHARE = 0.6
@@ -37,14 +39,13 @@ def routing_table(
     host_of: Callable[[EnginePart], str],
     *,
     parts: Mapping[str, EnginePart],
-    generation: int,
     listen_port: int | None = None,
 ) -> Outcome[RoutingTable]:
     """The table of one service. host_of: where a replica answers HTTP. parts: first part by replica address."""
     try:
         table = RoutingTable(
             service=service.name,
-            generation=generation,
+            generation=FIRST,
             fingerprint=fingerprint(plan),
             models=(service.model.served_name,),
             dialect=dialect(service),

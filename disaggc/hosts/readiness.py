@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import http.client
+import json
 import socket
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from typing import Literal
 
 ANSWER_S = 4.0
+LONGEST = 1 << 20
+"""Bytes of a report."""
 
 
 Answer = Literal["ready", "refused", "silent", "unready"]
 """200; no connection; nothing in time; any other answer, e.g. 503 or the end of the connection."""
 
 
+def _opener() -> urllib.request.OpenerDirector:
+    """No proxy of the environment stands between: it is this machine."""
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
 def answer(url: str) -> Answer:
-    """What the address says. No proxy of the environment stands between: it is this machine."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    """What the address says."""
     try:
-        with opener.open(url, timeout=ANSWER_S) as said:  # scheme and host are ours
+        with _opener().open(url, timeout=ANSWER_S) as said:  # scheme and host are ours
             return "ready" if said.status == 200 else "unready"
     except TimeoutError:
         return "silent"
@@ -29,6 +37,16 @@ def answer(url: str) -> Answer:
         return "refused" if isinstance(problem.reason, ConnectionRefusedError) else "unready"
     except (OSError, ValueError, http.client.HTTPException):
         return "unready"
+
+
+def reported(url: str) -> Mapping[str, object]:
+    """The JSON object that the address answers 200 with; empty where it does not."""
+    try:
+        with _opener().open(url, timeout=ANSWER_S) as said:
+            document = json.loads(said.read(LONGEST))
+    except (OSError, ValueError, http.client.HTTPException):
+        return {}
+    return document if isinstance(document, dict) else {}
 
 
 def taken(port: int) -> bool:

@@ -143,6 +143,11 @@ class Supervision:
         with suppress(SupervisionError):
             self._ask("supervisor.signalProcess", program, name)
 
+    def restart(self, program: str) -> None:
+        """Stop a running program, which finishes what it has, and start it anew. Waits for the stop."""
+        self._ask("supervisor.stopProcess", program)
+        self._ask("supervisor.startProcess", program, False)  # noqa: FBT003 - XML-RPC has no names
+
     def stages(self) -> tuple[tuple[str, ...], ...]:
         """Programs in the order in which they stop, those of one priority together: who asks others goes first."""
         by_priority: dict[int, list[str]] = {}

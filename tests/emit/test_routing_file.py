@@ -14,15 +14,13 @@ from disaggc.routing.table import Dialect, RoutingTable, dump_table, load_table
 from tests.emit.plans import PLANS, Texts, colocated, five_nodes, flexible, multi_node
 
 
-def outcome(plan: DeploymentPlan, generation: int = 1):
+def outcome(plan: DeploymentPlan):
     parts = {part.replica.address: part for part in engine_parts(plan) if part.serves}
-    return routing_table(
-        plan, plan.services[0], lambda part: part.node.address or "pod", parts=parts, generation=generation
-    )
+    return routing_table(plan, plan.services[0], lambda part: part.node.address or "pod", parts=parts)
 
 
-def table(plan: DeploymentPlan, generation: int = 1) -> RoutingTable:
-    found = outcome(plan, generation)
+def table(plan: DeploymentPlan) -> RoutingTable:
+    found = outcome(plan)
     assert found.value is not None, found.diagnostics
     return found.value
 
@@ -35,8 +33,8 @@ def test_it_is_a_table_the_proxy_reads(name):
 
 def test_replicas_pools_and_limits():
     plan = five_nodes()
-    found = table(plan, generation=7)
-    assert (found.generation, found.fingerprint) == (7, fingerprint(plan))
+    found = table(plan)
+    assert (found.generation, found.fingerprint) == (1, fingerprint(plan))
     assert [(pool.address, len(pool.replicas)) for pool in found.pools] == [
         ("chat/prefill", 1),
         ("chat/decode", 4),

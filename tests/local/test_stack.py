@@ -61,7 +61,7 @@ def test_up_brings_up_and_is_content_the_second_time(running):
     assert before["ready"] is True
     again = disaggc(running, "local", "up", "out", env=SECRETS)
     assert again.returncode == 0
-    assert "nothing to do" in again.stderr
+    assert "nothing to start" in again.stderr
     assert [one["pid"] for one in status(running)["programs"]] == [one["pid"] for one in before["programs"]]
 
 

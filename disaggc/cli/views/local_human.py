@@ -1,9 +1,10 @@
-"""The processes of a local stack, for people."""
+"""The processes of a local stack and the routing in effect, for people."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from disaggc.cli.local_routing import RoutingState
 from disaggc.cli.local_stack import ProgramStatus
 from disaggc.cli.views.text import table
 from disaggc.hosts.readiness import ANSWER_S
@@ -15,8 +16,8 @@ _SAID = {
 }
 
 
-def local_text(found: Sequence[ProgramStatus]) -> str:
-    """A row for each process and a line of counts."""
+def local_text(found: Sequence[ProgramStatus], routing: Sequence[RoutingState]) -> str:
+    """A row for each process, a line for each service's routing and one of counts."""
     rows = [
         (
             one.program.address,
@@ -30,7 +31,7 @@ def local_text(found: Sequence[ProgramStatus]) -> str:
         for one in found
     ]
     serving = sum(one.ready for one in found)
-    return "\n".join((*table(rows), f"{serving} of {len(found)} serve"))
+    return "\n".join((*table(rows), *(one.sentence for one in routing), f"{serving} of {len(found)} serve"))
 
 
 def _elapsed(seconds: float) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from disaggc.cli.local_routing import RoutingState
 from disaggc.cli.local_stack import ProgramStatus
 from disaggc.cli.views.document import Document, Item
 
@@ -39,6 +40,21 @@ class LocalProgramItem(Item):
     """Where the faults of an engine double are switched on, and its `/state` is; null for what is none."""
 
 
+class LocalRoutingItem(Item):
+    """The routing of one service."""
+
+    service: str
+    """Its name."""
+    file_generation: int | None
+    """Of the routing file; null where it cannot be read."""
+    generation: int | None
+    """In effect; another than the file's where administration changed the table; null where the proxy does not say."""
+    in_effect: bool
+    """Whether the file as it is now is in effect, or what administration made of it."""
+    refusal: str | None
+    """Why not, where the proxy refused it; null where it did not, or was not asked yet."""
+
+
 class LocalDocument(Document):
     """Output of `disaggc local up|status --format json`."""
 
@@ -50,10 +66,14 @@ class LocalDocument(Document):
     """Whether every process serves."""
     programs: tuple[LocalProgramItem, ...]
     """The processes, engines first."""
+    routing: tuple[LocalRoutingItem, ...]
+    """The routing of every service; empty where nothing runs."""
 
 
-def local_document(found: Sequence[ProgramStatus], folder: Path) -> LocalDocument:
-    """The processes as they are."""
+def local_document(
+    found: Sequence[ProgramStatus], routing: Sequence[RoutingState], folder: Path
+) -> LocalDocument:
+    """The processes and their routing as they are."""
     return LocalDocument(
         folder=str(folder),
         ready=all(one.ready for one in found),
@@ -72,5 +92,15 @@ def local_document(found: Sequence[ProgramStatus], folder: Path) -> LocalDocumen
                 faults=one.program.faults,
             )
             for one in found
+        ),
+        routing=tuple(
+            LocalRoutingItem(
+                service=one.service,
+                file_generation=one.file,
+                generation=one.in_effect,
+                in_effect=one.good,
+                refusal=one.refusal,
+            )
+            for one in routing
         ),
     )

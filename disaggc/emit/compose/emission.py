@@ -49,9 +49,7 @@ CHECKS: Mapping[free_text.Kind, Callable[[str], object]] = {
 }
 
 
-def emit_compose(
-    plan: DeploymentPlan, settings: ComposeTarget, pack: TargetPack, *, generation: int
-) -> Outcome[ArtifactSet]:
+def emit_compose(plan: DeploymentPlan, settings: ComposeTarget, pack: TargetPack) -> Outcome[ArtifactSet]:
     """All files of the compose target. Errors: DGC602, DGC603, DGC604."""
     findings = (*_missing(plan), *image_findings(plan, "compose"), *free_text.refused(plan, CHECKS))
     if has_errors(findings):
@@ -60,9 +58,7 @@ def emit_compose(
     parts = tuple(engine_parts(plan))
     for service in plan.services:
         leads = {part.replica.address: part for part in parts if part.service is service}
-        table = routing_table(
-            plan, service, lambda part: part.node.address or "", parts=leads, generation=generation
-        )
+        table = routing_table(plan, service, lambda part: part.node.address or "", parts=leads)
         findings = (*findings, *table.diagnostics)
         if table.value is None:
             continue

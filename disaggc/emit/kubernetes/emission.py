@@ -48,7 +48,7 @@ class _Manifest:
 
 
 def emit_kubernetes(
-    plan: DeploymentPlan, settings: KubernetesTarget, pack: TargetPack, *, generation: int
+    plan: DeploymentPlan, settings: KubernetesTarget, pack: TargetPack
 ) -> Outcome[ArtifactSet]:
     """All files of the Kubernetes target. Errors: DGC602, DGC603."""
     found: tuple[Diagnostic, ...] = tuple(findings(plan, settings))
@@ -63,7 +63,6 @@ def emit_kubernetes(
             service,
             cluster.host,
             parts={part.replica.address: part for part in parts},
-            generation=generation,
             listen_port=listen_port(service),
         )
         found = (*found, *table.diagnostics)

@@ -55,7 +55,6 @@ def emit_local(
     settings: LocalTarget,
     pack: TargetPack,
     *,
-    generation: int,
     timings: Mapping[str, str],
 ) -> Outcome[ArtifactSet]:
     """All files of the local target. timings: step-time tables by pool address. Errors: DGC602, DGC603."""
@@ -72,9 +71,7 @@ def emit_local(
         )
     parts = {part.replica.address: part for part in engine_parts(plan) if part.serves}
     for service in plan.services:
-        table = routing_table(
-            plan, service, lambda part: part.node.address or "", parts=parts, generation=generation
-        )
+        table = routing_table(plan, service, lambda part: part.node.address or "", parts=parts)
         findings = (*findings, *table.diagnostics)
         if table.value is None:
             continue

@@ -64,9 +64,7 @@ class _Emission:
         )
 
 
-def emit_systemd(
-    plan: DeploymentPlan, settings: SystemdTarget, pack: TargetPack, *, generation: int
-) -> Outcome[ArtifactSet]:
+def emit_systemd(plan: DeploymentPlan, settings: SystemdTarget, pack: TargetPack) -> Outcome[ArtifactSet]:
     """All files of the systemd target. Errors: DGC602, DGC603, DGC604."""
     findings = (*_missing(plan), *free_text.refused(plan, CHECKS), *_open_engines(plan))
     if has_errors(findings):
@@ -75,7 +73,7 @@ def emit_systemd(
     emission = _Emission(plan, pack, host, tuple(engine_parts(plan)))
     artifacts = [*_engines(emission), *_check_scripts(emission)]
     for service in plan.services:
-        proxies = _proxies(emission, service, generation)
+        proxies = _proxies(emission, service)
         findings = (*findings, *proxies.diagnostics)
         artifacts += proxies.value or ()
     if has_errors(findings):
@@ -151,11 +149,9 @@ def _check_scripts(emission: _Emission) -> Iterator[Artifact]:
         )
 
 
-def _proxies(emission: _Emission, service: ServicePlan, generation: int) -> Outcome[list[Artifact]]:
+def _proxies(emission: _Emission, service: ServicePlan) -> Outcome[list[Artifact]]:
     parts = {part.replica.address: part for part in emission.parts if part.serves}
-    table = routing_table(
-        emission.plan, service, lambda part: part.node.address or "", parts=parts, generation=generation
-    )
+    table = routing_table(emission.plan, service, lambda part: part.node.address or "", parts=parts)
     if table.value is None:
         return Outcome(None, table.diagnostics)
     artifacts = []

@@ -39,7 +39,7 @@ def tables(made: DeploymentPlan) -> list[tuple[ServicePlan, RoutingTable]]:
     parts = {part.replica.address: part for part in engine_parts(made) if part.serves}
     found = []
     for service in made.services:
-        outcome = routing_table(made, service, lambda _: "127.0.0.1", parts=parts, generation=1)
+        outcome = routing_table(made, service, lambda _: "127.0.0.1", parts=parts)
         assert outcome.value is not None, outcome.diagnostics
         found.append((service, outcome.value))
     return found

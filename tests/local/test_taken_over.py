@@ -1,0 +1,132 @@
+"""What `build` writes anew reaches the proxies that run, across drains and restarts, and `local` says what is in effect."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.local.stacks import SECRETS, build, disaggc, status
+
+POLICY = "services.chat.proxy.policy"
+
+
+def routing_file(folder: Path) -> Path:
+    return folder / "out" / "chat" / "routing.json"
+
+
+def table(folder: Path) -> dict[str, object]:
+    return json.loads(routing_file(folder).read_text())
+
+
+def ask(
+    folder: Path, path: str, method: str = "GET", body: dict[str, object] | None = None
+) -> dict[str, object]:
+    port = table(folder)["listen"]["admin_port"]
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, method=method)
+    with urllib.request.urlopen(request, timeout=10) as said:  # noqa: S310
+        return json.loads(said.read())
+
+
+def administer(folder: Path, step: int = 1) -> int:
+    """Put a changed table in effect, as a drain does where there is more than one engine of a role."""
+    current = ask(folder, "/admin/routing")
+    put = {**current, "generation": current["generation"] + step, "retries": 5}
+    return ask(folder, "/admin/routing", "PUT", put)["generation"]
+
+
+def rebuild(folder: Path, *changes: str) -> None:
+    sets = [word for change in changes for word in ("--set", change)]
+    done = disaggc(folder, "build", "--out", "out", "-q", *sets)
+    assert done.returncode == 0, done.stderr
+
+
+def up(folder: Path, *more: str) -> tuple[int, str, str]:
+    done = disaggc(folder, "local", "up", "out", "--timeout", "60", *more, env=SECRETS)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def running(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("t")
+    build(folder)
+    code, said, errors = up(folder)
+    assert code == 0, errors
+    assert "chat: routing generation 1 in effect" in said
+    yield folder
+    down = disaggc(folder, "local", "down", "out", "--now")
+    assert down.returncode == 0, down.stderr
+
+
+def test_a_new_build_reaches_the_proxy_and_a_same_one_changes_nothing(running):
+    rebuild(running)
+    assert table(running)["generation"] == 1
+    assert administer(running) == 2
+    rebuild(running)
+    code, said, _ = up(running)
+    assert code == 0
+    assert "routing generation 2 in effect, made by administration from generation 1" in said
+    rebuild(running, f"{POLICY}=round-robin")
+    assert table(running)["generation"] == 3, "above what administration came to"
+    code, said, _ = up(running)
+    assert (code, "chat: routing generation 3 in effect" in said) == (0, True)
+    assert ask(running, "/admin/routing")["policy"] == "round-robin"
+    assert status(running)["routing"] == [
+        {"service": "chat", "file_generation": 3, "generation": 3, "in_effect": True, "refusal": None}
+    ]
+
+
+def test_a_build_while_everything_is_down_beats_what_administration_said_before(running):
+    assert administer(running, 11) == 12
+    assert disaggc(running, "local", "down", "out").returncode == 0
+    live = routing_file(running).with_name("routing.json.live")
+    assert live.exists()
+    rebuild(running, f"{POLICY}=round-robin")
+    routing = table(running)
+    assert routing["generation"] == 13
+    # As from a build into another folder, which knows nothing of administration.
+    routing_file(running).write_text(json.dumps({**routing, "generation": 1}))
+    code, said, _ = up(running)
+    assert (code, "chat: routing generation 1 in effect" in said) == (0, True)
+    assert ask(running, "/admin/routing")["policy"] == "round-robin"
+    assert not live.exists()
+
+
+def test_up_fails_with_the_reason_where_a_file_is_not_taken(running):
+    routing_file(running).write_text(json.dumps({**table(running), "policy": "round-robin"}))
+    code, said, errors = up(running)
+    assert code == 1
+    assert "error: chat: the routing file is not in effect: generation 1 is not above 1" in errors
+    assert "2 of 3 serve" not in said
+    assert disaggc(running, "local", "status", "out").returncode == 6
+    (found,) = status(running)["routing"]
+    assert (found["in_effect"], found["generation"]) == (False, 1)
+    rebuild(running, "services.chat.proxy.api_key={env: NOT_SET_ANYWHERE}")
+    code, _, errors = up(running)
+    assert code == 1
+    assert "the key in `NOT_SET_ANYWHERE` is empty" in errors
+    rebuild(running)
+    assert up(running)[0] == 0
+
+
+def test_other_ports_restart_the_proxy(running):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    rebuild(running, f"services.chat.proxy.port={port}")
+    code, said, errors = up(running)
+    assert code == 0, errors
+    assert "started chat-proxy-0" in errors
+    assert f"http://127.0.0.1:{port}" in said
+    assert ask(running, "/admin/routing")["listen"]["port"] == port
+
+
+def test_a_folder_that_is_not_there_is_no_stack_that_is_down(tmp_path):
+    for command in ("up", "status", "down"):
+        done = disaggc(tmp_path, "local", command, "nosuch")
+        assert done.returncode == 1, command
+        assert "nosuch/stack.json" in done.stderr
