@@ -94,11 +94,8 @@ def build(
         console.fail(str(problem))
         return Exit.ERRORS
     _remember(files[0], done, console)
-    as_json = output is Format.JSON
-    done = replace(done, artifacts=artifacts)
-    console.result(
-        build_document(done, out, written).text() if as_json else build_text(artifacts, written, out)
-    )
+    document = build_document(replace(done, artifacts=artifacts), out, written)
+    console.result(document.text() if output is Format.JSON else build_text(artifacts, written, out))
     return Exit.DONE
 
 
