@@ -131,6 +131,7 @@ class Demand:
         loop, params = asyncio.get_running_loop(), sequence.wish.params
         try:
             peer = await self._met(params)
+            met = await peer.meet()
             said = await self._ask(peer, params, sequence)
             contents = self._mine(said, sequence)
             self.in_progress += 1
@@ -140,6 +141,8 @@ class Demand:
                     # What is read is what is there when the transfer ends, not when it was asked for.
                     contents = self._mine(await self._ask(peer, params, sequence), sequence)
                     await peer.tell({"op": "done", "request": params.get("remote_request_id")})
+                else:
+                    await self._written(peer, met)
             finally:
                 self.in_progress -= 1
             self._counters.moved(seconds, self._bytes(sequence), len(contents))
@@ -150,6 +153,12 @@ class Demand:
             if asyncio.current_task() is self._tasks.get(sequence):
                 self._held.pop(sequence, None)
         loop.call_soon(self._arrived, sequence, contents)
+
+    async def _written(self, peer: Peer, met: Said) -> None:
+        """Prefill writes until the transfer ends; TransferError when the process that began it does not live then."""
+        still = await peer.ask({"op": "meta"}, self._patience(_HANDSHAKE_S))
+        if still.get("process") != met.get("process"):
+            raise TransferError("prefill was started anew during the transfer")
 
     async def _met(self, params: Params) -> Peer:
         peer = self._peer(await self._found(params))

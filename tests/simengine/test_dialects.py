@@ -6,8 +6,14 @@ import asyncio
 
 import pytest
 
+from disaggc.simengine.timing import DecodeTimes, KvTimes, PrefillTimes, Timing
 from tests.simengine.doubles import PREFILL, Double, free_port, ids, run, transfer, until, up
 
+SLOW_LINK = Timing(
+    decode=DecodeTimes(batches=(1,), fixed_s=(0.01,), token_s=0.0),
+    prefill=PrefillTimes(fixed_s=0.01, token_s=0.0, square_s=0.0),
+    kv=KvTimes(setup_s=0.3, bytes_per_s=1e12, bytes_per_token=1.0),
+)
 TOKENS = [i * 13 + 7 for i in range(120)]
 
 
@@ -133,5 +139,36 @@ def test_decode_waits_for_a_prefill_that_never_comes_until_its_client_leaves():
             await until(lambda: not d.engine.scheduler.fetching)
             assert d.leaked() == 0
             await until(lambda: not supply._waiters)
+
+    run(go())
+
+
+def test_a_prefill_that_is_lost_while_it_writes_fails_the_decode(tmp_path):
+    async def go():
+        (tmp_path / "timing.json").write_text(SLOW_LINK.model_dump_json())
+        flags = [
+            *transfer("NixlPushConnector"),
+            "--time-scale",
+            "1",
+            "--timing",
+            str(tmp_path / "timing.json"),
+        ]
+        p, d = Double(*flags), Double(*flags)
+        async with up(p, d):
+            supply = p.engine.exchange.supply
+            second = {
+                "do_remote_prefill": True,
+                "remote_engine_id": supply.engine_id,
+                "remote_host": "127.0.0.1",
+                "remote_port": supply.port,
+            }
+            legs = asyncio.ensure_future(both(p, d, PREFILL, second, decode_first=True))
+            await until(lambda: d.engine.exchange.in_progress)
+            supply.close()
+            prefilled, decoded = await legs
+            assert prefilled.status == 200
+            assert decoded.status == 500
+            assert (await d.metrics())["vllm:nixl_num_failed_transfers_total"] == 1
+            assert d.leaked() == 0
 
     run(go())
