@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from disaggc.cli.trace_files import Recording
 from disaggc.perf.events import Failure, Load, Offered, Ramp, Stream
 from disaggc.perf.layout import Layout
 from disaggc.resolve.lengths import constant
 from disaggc.resolve.model import ClassLoad, ResolvedService
-from disaggc.resolve.traces import Recorded
 from disaggc.units import parse_duration
 
 _TOKENS = re.compile(r"(\d+(?:\.\d+)?)([kK]?)")
@@ -43,13 +43,17 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A load for one service, and the service with the classes its memory is sized for."""
+    """A load for one service, and the service with the classes its memory is sized for.
+
+    left_out: what of a trace is not in it; None where nothing is.
+    """
 
     kind: str
     service: ResolvedService
     load: Load
     concurrency: float
     rate: float
+    left_out: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +195,9 @@ def bench_offer(service: ResolvedService, bench: Bench, requests: int | None) ->
     )
 
 
-def trace_offer(service: ResolvedService, recorded: tuple[Recorded, ...], requests: int | None) -> Offer:
+def trace_offer(service: ResolvedService, recording: Recording, requests: int | None) -> Offer:
     """A trace as it was recorded; its classes take the spec's objectives where names agree or there is one only."""
-    kept = sorted(recorded, key=lambda r: r.at_s)[:requests]
+    kept = sorted(recording.requests, key=lambda r: r.at_s)[:requests]
     first = kept[0].at_s
     by_class: dict[str, list[Offered]] = {}
     for r in kept:
@@ -211,7 +215,8 @@ def trace_offer(service: ResolvedService, recorded: tuple[Recorded, ...], reques
         )  # fmt: skip
     span = kept[-1].at_s - first
     rate = len(kept) / span if span > 0 else math.inf
-    return Offer("trace", service, Load(tuple(streams)), math.inf, rate)
+    left_out = recording.left_out(len(kept))
+    return Offer("trace", service, Load(tuple(streams)), math.inf, rate, left_out)
 
 
 def endless(offer: Offer) -> str | None:

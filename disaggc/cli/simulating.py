@@ -23,7 +23,7 @@ from disaggc.cli.loads import (
 from disaggc.cli.modes import RATIO, Modes, Named, planned
 from disaggc.cli.progress import Bar
 from disaggc.cli.runs import Simulated
-from disaggc.cli.trace_files import read_trace_file
+from disaggc.cli.trace_files import Recording, read_trace_file
 from disaggc.compilation import Compiled, Request
 from disaggc.diagnostics import Diagnostic, error, has_errors
 from disaggc.diagnostics.render import Report
@@ -35,7 +35,6 @@ from disaggc.perf.layout import Layout
 from disaggc.perf.models import Models
 from disaggc.pipeline import check
 from disaggc.resolve.model import ResolvedService
-from disaggc.resolve.traces import Recorded
 
 _SOONER = "ask for a higher rate or fewer `--requests`; times of a trace are seconds"
 
@@ -75,11 +74,11 @@ def simulated(wish: Wish, bar: Bar) -> tuple[tuple[Simulated, ...], Report]:
         return (), report
     models = Models.of(checked.resolved)
     report = _with(report, models.diagnostics)
-    recorded: tuple[Recorded, ...] = ()
+    recording: Recording | None = None
     if wish.trace is not None:
         read, texts = read_trace_file(wish.trace, wish.requests, wish.seed)
         report = _with(report, read.diagnostics, texts)
-        recorded = read.value or ()
+        recording = read.value
     if models.value is None or has_errors(report.diagnostics):
         return (), report
     chosen = [s for s in checked.resolved.services if wish.service in (None, s.name)]
@@ -90,7 +89,7 @@ def simulated(wish: Wish, bar: Bar) -> tuple[tuple[Simulated, ...], Report]:
         plan = compiled(request, bar, upgrade=False)
         if plan.plan is None:
             return (), plan.report
-    runs = _Runs(wish, models.value, plan, recorded=recorded)
+    runs = _Runs(wish, models.value, plan, recording=recording)
     tasks, problems = runs.tasks(chosen)
     report = _with(report, problems)
     if has_errors(report.diagnostics):
@@ -106,9 +105,9 @@ class _Runs:
     """The runs of one call."""
 
     def __init__(
-        self, wish: Wish, models: Models, plan: Compiled | None, *, recorded: tuple[Recorded, ...]
+        self, wish: Wish, models: Models, plan: Compiled | None, *, recording: Recording | None
     ) -> None:
-        self.wish, self.models, self.plan, self.recorded = wish, models, plan, recorded
+        self.wish, self.models, self.plan, self.recording = wish, models, plan, recording
 
     def tasks(self, services: list[ResolvedService]) -> tuple[list[_Task], tuple[Diagnostic, ...]]:
         """Everything to run, or what cannot be."""
@@ -158,8 +157,8 @@ class _Runs:
 
     def _offer(self, service: ResolvedService) -> Offer:
         wish = self.wish
-        if self.recorded:
-            return trace_offer(service, self.recorded, wish.requests)
+        if self.recording is not None:
+            return trace_offer(service, self.recording, wish.requests)
         if wish.bench is not None:
             return bench_offer(service, wish.bench, wish.requests)
         return spec_offer(service, wish.requests)

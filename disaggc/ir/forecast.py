@@ -61,7 +61,7 @@ class Expectation(Element):
     carried_from: tuple[str, ...] = ()
     """Measured shapes whose level the pools of other shapes were given; those predictions have basis `carried`."""
     utilisation: dict[str, float] = Field(default={})
-    """Share of capacity in use, by role."""
+    """By role: prefill, share of time busy; decode and colocated, share of slots in use."""
 
 
 class Ratio(Element):

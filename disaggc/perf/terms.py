@@ -36,11 +36,11 @@ class ClassTerms:
 
 @dataclass(frozen=True, slots=True)
 class Station:
-    """Something that may limit the service. requests_per_s: what it could serve alone. used: share of that."""
+    """Something that may limit the service. requests_per_s: its capacity, served alone. load: share of it asked."""
 
     name: str
     requests_per_s: float
-    used: float
+    load: float
 
 
 @dataclass(frozen=True, slots=True)

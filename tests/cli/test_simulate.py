@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -99,7 +100,13 @@ def test_the_plan_is_the_default_and_a_seed_repeats(capsys, spec):
 def test_a_bench_run_replaces_the_classes(capsys, spec):
     _, found = document(capsys, spec, "--mode", "2P2D", "--bench", "1k/128/16/2", "--requests", 64)
     (one,) = found["runs"]
-    assert one["load"] == {"kind": "bench", "requests": 64, "concurrency": 16, "rate": 2}
+    assert one["load"] == {
+        "kind": "bench",
+        "requests": 64,
+        "concurrency": 16,
+        "rate": 2,
+        "left_out": None,
+    }
     assert one["classes"].keys() == {"bench"}
     assert one["duration_s"] >= 32
 
@@ -203,6 +210,20 @@ def test_runs_of_a_sweep_are_told_apart_over_time(capsys, spec):
     assert "2P2D, concurrency 8 over" in out
 
 
+def test_plan_explain_and_simulate_use_one_word_for_one_thing(capsys, spec):
+    """Prefill is busy for a share of the time, of decode's slots a share is in use, capacity is what is served alone."""
+    main(["explain", str(spec)])
+    explained = capsys.readouterr().out
+    main(["simulate", str(spec), "--requests", "60"])
+    simulated = capsys.readouterr().out
+    assert re.search(r"busy +\d+% of the time", explained)
+    assert re.search(r"slots +\d+% in use", explained)
+    assert re.search(r"decode alone could serve [\d.]+/s: load \d+%", explained)
+    assert re.search(r"P busy \d+%, D slots \d+%", simulated)
+    assert re.search(r"x decode tp\d+ +slots \d+%", simulated)
+    assert "of capacity" not in explained + simulated
+
+
 WINDOWS = "0,0,0,,0,0\n600,0.5,1.0,Gamma,1.0,2.0\n1200,2,3.0,Weibull,0.5,0.25\n1800,0,0,,0,0\n"
 LENGTHS = json.dumps({
     "0": {"input_tokens": "{100: 0.5, 300: 0.5}", "output_tokens": "{20: 1.0}"},
@@ -223,6 +244,10 @@ def test_requests_are_drawn_from_a_client_s_parameters(capsys, spec, tmp_path):
     assert 1000 < one["duration_s"] < 1300
     _, few = document(capsys, spec, "--mode", "2P2D", "--trace", trace, "--requests", 50)
     assert few["runs"][0]["classes"]["talk"]["requests"] == 50
+    cut = "the first 50 requests of a ServeGen client that sends more: `--requests` draws another number"
+    assert (one["load"]["left_out"], few["runs"][0]["load"]["left_out"]) == (None, cut)
+    assert main(["simulate", str(spec), "--mode", "2P2D", "--trace", str(trace), "--requests", "50"]) == 0
+    assert f"  {cut}\n" in capsys.readouterr().out
     _, other = document(capsys, spec, "--mode", "2P2D", "--trace", trace, "--seed", 2)
     assert other["runs"][0]["duration_s"] != one["duration_s"]
 

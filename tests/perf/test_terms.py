@@ -88,7 +88,7 @@ def test_no_station_serves_more_than_it_could_and_the_full_one_limits():
     assert set(stations) == {"prefill", "network", "decode"}
     assert all(s.requests_per_s >= terms.served_per_s * 0.999 for s in stations.values())
     assert min(stations.values(), key=lambda s: s.requests_per_s).name == "prefill"
-    assert stations["prefill"].used > 0.9
+    assert stations["prefill"].load > 0.9
 
 
 def test_a_layout_that_cannot_run_has_no_terms():

@@ -9,7 +9,7 @@ from disaggc.cli.views.plan_human import against, alternatives, ratio_text
 from disaggc.cli.views.sensitive_human import sensitivity_rows, unanswered
 from disaggc.cli.views.terms_human import terms_lines
 from disaggc.cli.views.text import Paint, basis_text, table
-from disaggc.ir.plan import DeploymentPlan, KvLink, Pool, ServicePlan, Timings
+from disaggc.ir.plan import DeploymentPlan, KvLink, Pool, Role, ServicePlan, Timings
 from disaggc.units import format_bytes, format_duration, format_speed
 
 _LIMITS = {
@@ -99,8 +99,8 @@ def _pool(pool: Pool, used: float | None) -> Iterator[str]:
     overhead = f"{format_bytes(memory.overhead_low)} to {format_bytes(memory.overhead_high)}"
     rows = [
         (
-            "load",
-            f"{pool.load_per_replica:.3g} requests/s and {pool.operating_batch:.0f} at once, each replica",
+            "each",
+            f"{pool.load_per_replica:.3g} requests/s and {pool.operating_batch:.0f} at once",
         ),
         (
             "memory",
@@ -112,7 +112,8 @@ def _pool(pool: Pool, used: float | None) -> Iterator[str]:
         ("because", ", ".join(pool.because) or "the compiler's defaults"),
     ]
     if used is not None:
-        rows.insert(1, ("in use", f"{used:.0%} of capacity"))
+        share = f"{used:.0%} of the time" if pool.role is Role.PREFILL else f"{used:.0%} in use"
+        rows.insert(1, ("busy" if pool.role is Role.PREFILL else "slots", share))
     yield from table(rows, indent="    ")
 
 

@@ -59,7 +59,7 @@ class PoolReasons(Item):
     operating_batch: float
     """Sequences running at once per replica."""
     utilisation: float | None
-    """Share of the role's capacity in use; null where not computed."""
+    """Prefill: share of time busy; decode and colocated: share of slots in use; null where not computed."""
     timings: Timings
     """Lifecycle limits, seconds."""
     because: tuple[str, ...]

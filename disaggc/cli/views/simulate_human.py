@@ -12,6 +12,8 @@ from disaggc.units import format_count, format_duration
 
 _LEVELS = "_.:-=+*#"
 _COLUMNS = 48
+USE = {True: "busy", False: "slots"}
+"""Of prefill or not: share of time in which it computes, share of the sequences that may run that do."""
 _KV_SHOWN = 0.5
 """Share of KV memory from which its use is shown."""
 _DETAILED = 4
@@ -20,7 +22,8 @@ _DETAILED = 4
 
 def simulate_text(runs: Sequence[Simulated], *, paint: Paint) -> str:
     """Every run."""
-    lines = [_head(runs, paint), "", *table(_rows(runs))]
+    cut = {done.offer.left_out: None for done in runs if done.offer.left_out is not None}
+    lines = [_head(runs, paint), *(f"  {what}" for what in cut), "", *table(_rows(runs))]
     if any(done.ends for done in runs):
         lines.append(
             "  low, high: 80 % range, from step times at the hopeful and the cautious ends of their constants"
@@ -140,7 +143,10 @@ def _ends(
 
 
 def _in_use(utilisation: Mapping[str, float]) -> str:
-    return " ".join(f"{role[0].upper()} {share:.0%}" for role, share in utilisation.items())
+    """Prefill by time, the others by slots: a prefill engine has one prompt's step at a time, a decode engine many."""
+    return ", ".join(
+        f"{role[0].upper()} {USE[role == 'prefill']} {share:.0%}" for role, share in utilisation.items()
+    )
 
 
 def _notes(runs: Sequence[Simulated]) -> Iterator[str]:
@@ -177,9 +183,7 @@ def _over_time(done: Simulated, name: str, paint: Paint) -> Iterator[str]:
     yield f"  {paint.bold(name)} over {format_duration(run.whole.to_s)}"
     rows = []
     for pool in run.pools:
-        rows.append(
-            (f"{pool.replicas} x {pool.role} {pool.shape}", f"busy {pool.busy:.0%}", *_line(pool, "running"))
-        )
+        rows.append((f"{pool.replicas} x {pool.role} {pool.shape}", _used(pool), *_line(pool, "running")))
         if any(m.waiting for m in pool.timeline):
             rows.append(("", "", *_line(pool, "waiting")))
         full = max((m.kv for m in pool.timeline), default=0.0)
@@ -189,6 +193,11 @@ def _over_time(done: Simulated, name: str, paint: Paint) -> Iterator[str]:
     if any(held):
         rows.append(("proxy", "", "waiting", _spark(held), f"at most {max(held):,.0f}"))
     yield from table(rows, indent="    ")
+
+
+def _used(pool: PoolRun) -> str:
+    prefill = pool.role == "prefill"
+    return f"{USE[prefill]} {pool.busy if prefill else pool.fill:.0%}"
 
 
 def _line(pool: PoolRun, what: str) -> tuple[str, str, str]:

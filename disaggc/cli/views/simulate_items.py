@@ -53,6 +53,8 @@ class LoadItem(Item):
     """Most in flight; null: no cap."""
     rate: float | None
     """Requests per second offered; null: as many as the cap allows."""
+    left_out: str | None
+    """What of a trace is not in it; null where nothing is."""
 
 
 class ThroughputItem(Item):
@@ -86,9 +88,9 @@ class PoolItem(Item):
     replicas: int
     shape: Shape
     busy: float
-    """Share of time its engines worked."""
+    """Share of time in which its engines compute anything."""
     fill: float
-    """Mean of running sequences over what may run; in prefill the same as busy."""
+    """Slots in use: sequences that run over those that may; in prefill the same as busy."""
     preemptions: int
     """Sequences that gave their KV up and were computed again."""
     timeline: tuple[MomentItem, ...]
@@ -122,7 +124,7 @@ class RunItem(Item):
     steady: ThroughputItem | None
     """Null where the run is ramp-up and tail only."""
     utilisation: dict[str, float]
-    """By role, share of capacity in use."""
+    """By role: prefill, share of time busy; decode and colocated, share of slots in use."""
     ranges: dict[str, RangeItem]
     """By the path of each figure in this run, e.g. `classes.talk.ttft_ms.p90`; empty without --range."""
     pools: tuple[PoolItem, ...]

@@ -64,6 +64,7 @@ def _item(done: Simulated, run: Run, ranges: dict[str, RangeItem]) -> RunItem:
             requests=run.requests,
             concurrency=_finite(load.concurrency),
             rate=_finite(load.rate),
+            left_out=load.left_out,
         ),
         classes={c.name: _class(c) for c in run.classes},
         duration_s=_rounded(run.whole.to_s),

@@ -35,7 +35,7 @@ def _throughput(terms: Terms) -> Iterator[tuple[str, ...]]:
     for station in terms.stations:
         yield (
             "",
-            f"{station.name} alone could serve {station.requests_per_s:.3g}/s, {station.used:.0%} of it in use",
+            f"{station.name} alone could serve {station.requests_per_s:.3g}/s: load {station.load:.0%}",
         )
 
 

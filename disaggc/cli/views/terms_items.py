@@ -34,8 +34,8 @@ class StationItem(Item):
     name: str
     requests_per_s: float
     """What it could serve of this traffic if nothing else limited."""
-    used: float
-    """Share of that in use."""
+    load: float
+    """Share of that capacity which is asked of it."""
 
 
 class PoolOutputItem(Item):
@@ -77,7 +77,7 @@ def terms_item(terms: Terms) -> TermsItem:
         served_per_s=_rounded(terms.served_per_s),
         offered_per_s=None if terms.offered_per_s is None else _rounded(terms.offered_per_s),
         stations=tuple(
-            StationItem(name=s.name, requests_per_s=_rounded(s.requests_per_s), used=_rounded(s.used))
+            StationItem(name=s.name, requests_per_s=_rounded(s.requests_per_s), load=_rounded(s.load))
             for s in terms.stations
         ),
         output=tuple(
