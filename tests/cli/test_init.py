@@ -17,6 +17,19 @@ def test_starter_is_valid_as_it_is(tmp_path, capsys):
     assert "valid: 1 service" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("example", ["starter", "llama-70b-h100-k8s"])
+def test_a_spec_for_kubernetes_can_be_tried_here(example, tmp_path, capsys):
+    """What `init` writes, on engine doubles, with the proxy's key from the one variable it can come from here."""
+    assert main(["init", str(tmp_path), "--example", example]) == 0
+    sim = ("--set", "targets.local={engine: sim}") if example != "starter" else ()
+    out = tmp_path / "try"
+    spec = str(tmp_path / "disaggc.yaml")
+    assert main(["build", spec, "--target", "local", *sim, "--out", str(out)]) == 0, capsys.readouterr().err
+    programs = json.loads((out / "stack.json").read_text())["programs"]
+    (proxy,) = (one for one in programs if one["kind"] == "proxy")
+    assert proxy["secrets"] == ["DISAGGC_API_KEY"]
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_example_can_be_copied(name, tmp_path, capsys):
     assert main(["init", str(tmp_path), "--example", name, "--format", "json"]) == 0

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 
 FITTING = {
-    "starter": ("kubernetes",),
+    "starter": ("kubernetes", "local"),
     "deepseek-r1-mi300x": ("systemd", "compose", "kubernetes", "local"),
     "llama-70b-h100-k8s": ("kubernetes",),
     "qwen3-235b-mixed": ("systemd", "compose", "kubernetes"),

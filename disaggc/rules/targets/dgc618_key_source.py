@@ -1,6 +1,7 @@
 """An API key from a place that the target does not have.
 
-A Kubernetes Secret exists in a cluster only; a file path of a host does not exist in a pod.
+A Kubernetes Secret exists in a cluster only; a file path of a host does not exist in a pod. Target local, which tries
+out plans of other targets, takes the variable DISAGGC_API_KEY in place of a Secret.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def check(resolved: ResolvedSpec) -> Iterator[Finding]:
     """`kubernetes_secret` on systemd or compose; `file` on kubernetes, or not absolute."""
     for service in resolved.services:
         key = service.given.proxy.api_key
-        if isinstance(key, ApiKeyKubernetes) and resolved.target in ("systemd", "compose", "local"):
+        if isinstance(key, ApiKeyKubernetes) and resolved.target in ("systemd", "compose"):
             yield Finding(
                 f"`api_key.kubernetes_secret` does not exist on target {resolved.target}",
                 at(service, "proxy", "api_key"),
@@ -85,6 +86,15 @@ RULE = SpecRule(
               command: /opt/vllm/bin/vllm
               image: example.org/vllm@sha256:2222222222222222222222222222222222222222222222222222222222222222
             proxy: {port: 8001, api_key: {file: /etc/key}}
+        """,
+        """
+        target: local
+        services:
+          code:
+            model: {id: meta-llama/Llama-3.1-8B, weights: /models/llama}
+            workload: {fill: {input_tokens: 512, output_tokens: 64, rate: 1/s}}
+            engine: {vllm: 0.33.0, command: /opt/vllm/bin/vllm}
+            proxy: {port: 8001, api_key: {kubernetes_secret: {name: chat, key: token}}}
         """,
     ),
     suppressible=False,
