@@ -13,7 +13,8 @@ from disaggc.cli.main import main
 from disaggc.ir.plan import Shape
 from disaggc.perf.calibration.prior_step import PINNED
 from disaggc.perf.carried import FILE, widths
-from disaggc.perf.constants import exactly
+from disaggc.perf.constant_bounds import BOUNDS, TOGETHER
+from disaggc.perf.constants import NAMES, exactly
 from disaggc.perf.models import Models
 from disaggc.perf.transfer import Endpoint, kv_path
 from tests.perf.perf_cases import CATALOG, load, nodes, resolved, service
@@ -170,6 +171,25 @@ def test_a_mixture_of_experts_is_carried_within_its_priors_range():
         assert seen.value / said.value == pytest.approx(1.5, rel=0.05)
         assert said.low * 1.5 <= seen.low * (1 + 1e-6)
         assert seen.high <= said.high * 1.5 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("end", [0, 1])
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {n for names in TOGETHER for n in names}))
+def test_whatever_a_file_may_state_of_one_shape_gives_times_above_zero_of_another(name, end):
+    value = float(BOUNDS[name][end])
+    for stated in (value, [min(value, 0.9 * value), value, max(value, 1.1 * value)]):
+        if isinstance(stated, list) and not BOUNDS[name][0] <= stated[0] <= stated[2] <= BOUNDS[name][1]:
+            continue
+        found = engine(models_of(entry({name: stated})), Shape(tp=8))
+        for times in (found.best, found.likely, found.worst, found.drawn(dict.fromkeys(NAMES, 2.5))):
+            assert 0 < times.decode(1.0, 16.0) < 1e12
+            assert 0 < times.decode(512.0, 32768.0) < 1e12
+            assert 0 < times.prefill(1.0, 1.0, 1.0) < 1e12
+
+
+def test_a_growth_that_is_next_to_nothing_is_drawn_as_that():
+    found = engine(models_of(entry({**steps_at(1.2), "batch_slope": [-0.1, 1e-17, 0.1]})), TP4)
+    assert abs(found.constants.drawn(dict.fromkeys(NAMES, 2.5)).batch_slope) < 0.3
 
 
 def test_kappa_of_an_engine_is_that_of_its_other_shapes():
