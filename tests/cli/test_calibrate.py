@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 import yaml
@@ -92,6 +93,40 @@ def test_the_bench_schedule_as_json_has_the_shapes_of_the_plan_and_no_two_result
             sum(r["seconds"]["value"] for r in engine["runs"]), rel=1e-3
         )
         assert all(run["result_file"] in run["command"] for run in engine["runs"])
+
+
+def said_in(command):
+    """The metadata of a bench command, as a result of it carries them."""
+    words = shlex.split(command)
+    pairs = words[words.index("--metadata") + 1 : words.index("--base-url")]
+    return dict(pair.split("=", 1) for pair in pairs)
+
+
+@pytest.mark.parametrize("given", [13, 11, 7, 5, 1])
+def test_the_next_run_is_one_that_plan_prints_for_the_same_spec_and_was_not_made(tmp_path, capsys, given):
+    assert main(["init", str(tmp_path / "spec"), "-q"]) == 0
+    capsys.readouterr()
+    main(["calibrate", "--plan", str(tmp_path / "spec" / "disaggc.yaml"), "--format", "json", "-q"])
+    (engine,) = json.loads(capsys.readouterr().out)["engines"]
+    runs = [
+        (run["kind"], run["input_tokens"], run["output_tokens"], run["concurrency"]) for run in engine["runs"]
+    ]
+    for i, (run, timed) in enumerate(zip(runs[:given], engine["runs"], strict=False)):
+        written(tmp_path / "runs", f"{i}", Engine().run(*run) | said_in(timed["command"]))
+    assert main(["calibrate", str(tmp_path / "runs"), "--format", "json", "-q"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["engines"]
+    if given == 13:
+        assert found["next_run"] is None
+        return
+    following = found["next_run"]
+    assert following["of_spec"]
+    names = ("kind", "input_tokens", "output_tokens", "concurrency")
+    assert tuple(following[name] for name in names) in runs[given:]
+    main(["calibrate", str(tmp_path / "runs"), "--out", str(tmp_path / "c.yaml")])
+    report = capsys.readouterr().err
+    assert "(`disaggc calibrate --plan` of their spec prints it)" in report
+    assert report.startswith("1 run read\n" if given == 1 else f"{given} runs read\n")
+    assert " 1 runs" not in report
 
 
 def test_engines_of_two_shapes_get_the_runs_of_their_roles(tmp_path, capsys):

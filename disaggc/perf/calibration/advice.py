@@ -59,7 +59,19 @@ def most_useful(fit: EngineFit, runs: Sequence[BenchRun], made: Sequence[Reading
                 continue
             if best is None or doubt.before - after > best[0]:
                 best = (doubt.before - after, Advice(run, doubt.before, after))
-    return best[1] if best is not None and best[0] > 0 else None
+    if best is not None and best[0] > 0:
+        return best[1]
+    return _unasked(fit, runs, made)
+
+
+def _unasked(fit: EngineFit, runs: Sequence[BenchRun], made: Sequence[Reading]) -> Advice | None:
+    """The first run of a kind that the spec's schedule has and that nothing came of yet: the KV link, shared steps."""
+    if not any(reading.setting.roles for reading in made):
+        return None
+    missing = {"pd": fit.part("kv transfer") is None, "mixed": "kappa" not in fit.single}
+    wanted = [run for run in runs if run.kind in _wanted(made) and missing.get(run.kind, False)]
+    left = (run for run in wanted if not any(_alike(run, reading) for reading in made))
+    return next((Advice(run) for run in left), None)
 
 
 def _wanted(made: Sequence[Reading]) -> set[RunKind]:
