@@ -68,7 +68,7 @@ class AnyCall(Exchange):
         """Ask an engine that was not asked yet."""
         now, fleet, request = monotonic(), self.service.fleet, self.request
         among = [r for r in self._engines(fleet) if r.address not in self._tried]
-        replica = fleet.choose(among, fleet.for_any, now=now)
+        replica = fleet.choose(fleet.soundest(among, now), fleet.for_any, now=now)
         if replica is None:
             raise RefusedError(503 if not self._tried else 502, "no engine is available", retry_after=2)
         self._tried.add(replica.address)
@@ -159,9 +159,9 @@ class Health(Exchange):
         """Answer at once."""
         service, now = self.service, self.started
         fleet = service.fleet
-        ready = any(r.available(now) for r in fleet.servers)
+        ready = any(r.there and r.circuit.allows(now) for r in fleet.servers)
         if fleet.disaggregated and service.table.on_prefill_failure != "decode-locally":
-            ready = ready and any(r.available(now) for r in fleet.prefills)
+            ready = ready and any(r.there and r.circuit.allows(now) for r in fleet.prefills)
         if self.request.path == b"/ready" and (service.draining or not ready):
             raise RefusedError(
                 503, "draining" if service.draining else "no engine is available for every leg"

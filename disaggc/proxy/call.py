@@ -59,7 +59,7 @@ class Call:
     """One call; `open` while somebody waits for it."""
 
     __slots__ = (
-        "_again", "_caller", "_connection", "_message", "_terms", "deadline", "open", "replica",
+        "_again", "_by", "_caller", "_connection", "_message", "_terms", "deadline", "open", "replica",
     )  # fmt: skip
 
     def __init__(self, caller: Caller, replica: Replica, terms: Terms) -> None:
@@ -79,9 +79,14 @@ class Call:
         pool = self.replica.pool
         connection = pool.take(now)
         if connection is None:
-            pool.open(self, self._terms.connect_s)
+            self._connect(now)
         else:
             self._ask(connection, now)
+
+    def _connect(self, now: float) -> None:
+        """On a new connection, by a time: KV that is asked for after its lease is another prompt's."""
+        self._by = now + self._terms.connect_s
+        self.replica.pool.open(self, self._terms.connect_s)
 
     def _ask(self, connection: Connection, now: float) -> None:
         self._connection = connection
@@ -92,10 +97,13 @@ class Call:
 
     def opened(self, connection: Connection) -> None:
         """A new connection; one that nobody waits for any more serves the next."""
-        if self.open:
-            self._ask(connection, monotonic())
-        else:
-            self.replica.pool.put_back(connection)
+        now = monotonic()
+        if self.open and now <= self._by:
+            self._ask(connection, now)
+            return
+        # Late, although its timer did not say so: this process stood still.
+        self.replica.pool.put_back(connection)
+        self.failed(LegError("connect", status=504, blame=False, sent=False))
 
     def answered(self, answer: Answer) -> None:
         """The engine's answer, or its start: whoever is told owns the connection of the latter."""
@@ -111,7 +119,7 @@ class Call:
             self._connection = None
             self.deadline = self._caller.last
             self.replica.count_total(Total.STALE_RETRIES)
-            self.replica.pool.open(self, self._terms.connect_s)
+            self._connect(monotonic())
             return
         self._end()
         self._caller.missed(self, error)

@@ -31,7 +31,7 @@ class Replica:
 
     __slots__ = (
         "_board", "_cells", "_first", "_health", "_others", "_targets", "_waiting", "active", "address", "authority",
-        "circuit", "cohort", "entry", "kv_tokens", "max_seqs", "pool", "role", "slot", "weight",
+        "circuit", "cohort", "entry", "kv_tokens", "max_seqs", "peers", "pool", "role", "slot", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -39,6 +39,7 @@ class Replica:
     ) -> None:
         self.adopt(entry)
         self.role = Role.DECODE
+        self.peers: tuple[Replica, ...] = ()  # all that do what it does, itself among them
         self.slot = slot
         self.pool = pool
         self.circuit = circuit
@@ -70,6 +71,7 @@ class Replica:
     def retire(self) -> None:
         """No table has it any more: what still runs there must not count in its slot, which is another's next."""
         self.pool.retire()
+        self.peers = ()
         self._cells, self._first, self._others = memoryview(array("d", [0.0] * Total.SIZE)), 0, False
 
     @property
@@ -130,9 +132,18 @@ class Replica:
         if self.circuit.failed(now):
             self.count(PerReplica.CIRCUIT_OPENED)
 
+    @property
+    def there(self) -> bool:
+        """Whether table and probes have nothing against it."""
+        return self.active and self._board.shared[self._health] >= 0
+
     def available(self, now: float) -> bool:
-        """Whether it may get a new request: active, healthy, circuit closed."""
-        return self.active and self._board.shared[self._health] >= 0 and self.circuit.allows(now)
+        """Whether it may get a new request: active, healthy, circuit closed; or nobody else may and nobody tries it."""
+        if not self.active or self._board.shared[self._health] < 0:
+            return False
+        return self.circuit.allows(now) or not (
+            self.circuit.probing or any(r.there and r.circuit.allows(now) for r in self.peers)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +195,8 @@ class Fleet:
         self.decodes = tuple(grouped[Role.DECODE])
         self.servers = self.decodes + tuple(grouped[Role.COLOCATED])
         """Replicas that can answer a generation request: decode and colocated ones."""
+        for replica in (*self.prefills, *self.servers):
+            replica.peers = self.prefills if replica.role is Role.PREFILL else self.servers
         self._cohorts = {r.cohort: [p for p in self.prefills if p.cohort == r.cohort] for r in self.decodes}
         self.part(earlier.apart if earlier else frozenset())
         for address, old in known.items():
@@ -199,7 +212,7 @@ class Fleet:
         return chooser.choose(candidates, prefix)
 
     def soundest(self, among: Iterable[Replica], now: float) -> list[Replica]:
-        """Those available with the fewest failures in a row: for tries after everybody was tried."""
+        """Those available with the fewest failures in a row: after everybody was tried, or where any will do."""
         up = [r for r in among if r.available(now)]
         least = min((r.circuit.failures for r in up), default=0)
         return [r for r in up if r.circuit.failures == least]
@@ -218,7 +231,7 @@ class Fleet:
 
     def any_engine(self, now: float) -> Replica | None:
         """Any available engine, for calls that are not generation."""
-        return self.choose(self.replicas.values(), self.for_any, now=now)
+        return self.choose(self.soundest(self.replicas.values(), now), self.for_any, now=now)
 
     def close_idle(self, now: float) -> None:
         """Close connections the engines would soon close."""

@@ -20,7 +20,7 @@ from disaggc.proxy.precheck import counted
 from disaggc.proxy.requests import Request
 from disaggc.proxy.retrying import next_try, without_prefill
 from disaggc.proxy.service import Service
-from disaggc.proxy.waiting import Wait
+from disaggc.proxy.waiting import Pause, Wait
 
 if TYPE_CHECKING:
     from disaggc.proxy.answers import Answer
@@ -41,8 +41,8 @@ class Generation(Arrival):
         self.stream: Stream | None = None
         self.tried: frozenset[str] = frozenset()
         self.tries = 0
-        self.pause: Wait | None = None
-        """While it waits for an engine to go on with."""
+        self.pause: Wait | Pause | None = None
+        """While it waits for an engine to go on with, or before it tries the same one again."""
         self.waited = 0.0
         """Seconds of waits that are over."""
 
@@ -119,6 +119,18 @@ class Generation(Arrival):
     def wait(self, *, prefill: bool, now: float) -> None:
         """There is no engine to go on with; RefusedError where waiting is over."""
         self.pause = Wait(self, prefill=prefill, now=now)
+
+    def wait_before(self, seconds: float, now: float) -> None:
+        """The next try comes in so many seconds."""
+        self.pause = Pause(self, seconds, now)
+
+    def try_again(self, now: float) -> None:
+        """The pause is over."""
+        self.pause = None
+        try:
+            self._try(now)
+        except Exception as exc:  # noqa: BLE001 - see `fall`
+            self.fall(exc)
 
     def go_on(self, replica: Replica, *, decode: bool, now: float) -> None:
         """A replica accepts connections."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import LegError, RefusedError
-from disaggc.proxy.waiting import RETRY_AFTER_S
+from disaggc.proxy.waiting import LONGEST_PAUSE_S, PAUSE_S, RETRY_AFTER_S
 
 if TYPE_CHECKING:
     from disaggc.proxy.generation import Generation
@@ -37,11 +37,25 @@ def next_try(x: Generation, error: LegError, now: float) -> bool:
         raise _refusal(error)
     x.tries += 1
     x.entry.retries = x.tries
-    if error.prefill:
+    if not error.prefill:
+        # decode may have failed only because prefill, dead meanwhile, never delivered
+        x.tried |= {x.entry.prefill}
+        if not _move_elsewhere(x, now):
+            return False
+        if x.holding.address not in x.tried:
+            return True
+    elif _another(x, error, now):
         return True
-    # decode may have failed only because prefill, dead meanwhile, never delivered
-    x.tried |= {x.entry.prefill}
-    return _move_elsewhere(x, now)
+    return _pause(x, error, now)
+
+
+def _pause(x: Generation, error: LegError, now: float) -> bool:
+    """The same engine is next: give it a moment, longer each time."""
+    seconds = min(LONGEST_PAUSE_S, PAUSE_S * 2 ** (x.tries - 1))
+    if now + seconds >= x.last:
+        raise _refusal(error)
+    x.wait_before(seconds, now)
+    return False
 
 
 def _refusal(error: LegError) -> RefusedError:
@@ -72,12 +86,15 @@ def _move_elsewhere(x: Generation, now: float) -> bool:
 
 
 def without_prefill(x: Generation, now: float) -> bool:
-    """No prefill replica can be used: whether decode alone is for now, as the policy says, or the request waits."""
+    """No prefill replica can be used: whether decode alone is for now, as the policy says, or the request waits.
+
+    Under `error` it waits too where another request is trying the only one: nothing has failed this request yet.
+    """
     policy = x.service.table.on_prefill_failure
     if policy == "decode-locally":
         x.fall_back()
         return True
-    if policy == "error":
+    if policy == "error" and not any(r.there for r in x.service.fleet.prefills):
         x.service.tally.cells[Total.REFUSED_NO_REPLICA] += 1
         raise RefusedError(503, "no prefill engine is available", retry_after=RETRY_AFTER_S)
     x.wait(prefill=True, now=now)

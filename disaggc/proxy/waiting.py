@@ -23,6 +23,26 @@ LONGEST_S = 1.0
 RETRY_AFTER_S = 2
 
 
+PAUSE_S = 0.1
+LONGEST_PAUSE_S = 2.0
+"""Before the next try on a replica that has just failed one: doubled from one to the other."""
+
+
+class Pause:
+    """A try that waits a moment, as the engine it is for has just failed one; its request's `pause` until then."""
+
+    __slots__ = ("_until", "_x")
+
+    def __init__(self, x: Generation, seconds: float, now: float) -> None:
+        self._x = x
+        self._until = now + seconds
+
+    def tick(self, now: float) -> None:
+        """Called by the sweep."""
+        if now >= self._until:
+            self._x.try_again(now)
+
+
 class Wait:
     """One wait; its request's `pause` until that is over."""
 

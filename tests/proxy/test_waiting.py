@@ -88,10 +88,152 @@ def test_under_policy_error_nobody_waits():
     async def go():
         async with _stack(on_prefill_failure="error").up() as s:
             await s.prefills[0].stop()
-            assert [(await s.ask(prompt())).status for _ in range(3)] == [502, 502, 503]
+            begun = time.monotonic()
+            assert [(await s.ask(prompt())).status for _ in range(3)] == [502, 502, 502]
+            assert time.monotonic() - begun < 0.5
             await s.prefills[0].start()
 
     run(go())
+
+
+RESTING = {"eject_after": 2, "open_s": 30.0}
+
+
+@pytest.mark.parametrize("policy", ["error", "retry"])
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_a_circuit_does_not_shut_out_the_only_engine_of_a_role(role, policy):
+    async def go():
+        async with _stack(retries=0, on_prefill_failure=policy, health=RESTING).up() as s:
+            engine = _one(s, role)
+            engine.script.extend([500, 500])
+            assert [(await s.ask(prompt())).status for _ in range(2)] == [502, 502]
+            assert (await s.say(request(b"", "/ready", "GET"))).status == 503, "the circuit is open"
+            if role == "prefill":
+                engine.prefill_s = 0.2
+            begun = time.monotonic()
+            asking = [s.ask(prompt()) for _ in range(6)]
+            assert [reply.status for reply in await asyncio.gather(*asking)] == [200] * 6
+            assert time.monotonic() - begun < 2.0
+            assert (await s.say(request(b"", "/ready", "GET"))).status == 200
+
+    run(go())
+
+
+def test_one_request_at_a_time_tries_the_only_engine_while_it_fails():
+    async def go():
+        async with _stack(retries=0, on_prefill_failure="error", health=RESTING).up() as s:
+            s.prefills[0].script.extend(["hang"] * 3)
+            for _ in range(2):
+                assert (await s.ask(prompt())).status == 504
+            asking = [asyncio.ensure_future(s.ask(prompt())) for _ in range(5)]
+            await asyncio.sleep(0.3)
+            assert len(s.prefills[0].seen) == 3
+            assert sorted([reply.status for reply in await asyncio.gather(*asking)]) == [200] * 4 + [504]
+
+    run(go())
+
+
+def test_an_open_circuit_still_sends_requests_to_the_sound_engine():
+    async def go():
+        stack = _stack(health=RESTING)
+        stack.prefills.append(Engine("p1"))
+        async with stack.up() as s:
+            s.prefills[0].script.extend([500, 500, 500])
+            for _ in range(20):
+                assert (await s.ask(prompt())).status == 200
+            assert len(s.prefills[0].seen) == 2
+
+    run(go())
+
+
+def test_calls_for_any_engine_go_to_a_sound_one():
+    async def go():
+        async with _stack(retries=0, on_prefill_failure="error", health=RESTING).up() as s:
+            s.prefills[0].script.extend([500, 500])
+            for _ in range(2):
+                assert (await s.ask(prompt())).status == 502
+            asked = len(s.prefills[0].seen)
+            for _ in range(12):
+                assert (await s.say(request(b"", "/v1/models", "GET"))).status == 200
+            assert len(s.prefills[0].seen) == asked
+
+    run(go())
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_tries_on_the_same_engine_have_a_growing_pause_between_them(role):
+    async def go():
+        async with _stack(retries=2).up() as s:
+            _one(s, role).script.extend([500, 500])
+            begun = time.monotonic()
+            assert (await s.ask(prompt())).status == 200
+            assert time.monotonic() - begun >= 0.3  # 0.1 and 0.2 s
+            assert s.total(class_cell(0, PerClass.RETRIES)) == 2
+            await s.quiet()
+            assert s.pinned == 0
+
+    run(go())
+
+
+def test_no_pause_outlives_the_request():
+    async def go():
+        async with _stack(retries=9, timeouts={"total_s": 1.0}).up() as s:
+            s.prefills[0].script.extend([500] * 9)
+            begun = time.monotonic()
+            reply = await s.ask(prompt())
+            assert (reply.status, reply.json["error"]["message"]) == (502, "prefill failed: status")
+            assert time.monotonic() - begun < 1.0
+            assert 2 <= len(s.prefills[0].seen) <= 4  # 0.1, 0.2 and 0.4 s fit, another 0.8 s does not
+
+    run(go())
+
+
+def test_a_client_that_leaves_in_a_pause_leaves_nothing():
+    async def go():
+        async with _stack(retries=2).up() as s:
+            s.prefills[0].script.extend([500] * 3)
+            _, writer = await s.connect()
+            writer.write(request(prompt()))
+            while not s.prefills[0].seen:
+                await asyncio.sleep(0.005)
+            writer.close()
+            await asyncio.sleep(0.5)
+            await s.quiet()
+            assert s.total(Total.TOKENS_OPEN) == 0
+            assert len(s.prefills[0].seen) == 1
+
+    run(go())
+
+
+def test_decode_is_not_asked_for_kv_whose_time_is_over(monkeypatch):
+    """A proxy that stands still between the legs: its connection is open, and the lease is over."""
+    opened = ConnectionPool._open
+    slow = []
+
+    async def go():
+        async with _stack(timeouts={"handoff_s": 0.3, "queue_s": 3.0}).up() as s:
+
+            async def still(pool, opener, timeout_s):
+                if pool._port == s.decodes[0].port and not slow:
+                    slow.append(timeout_s)
+                    task = opened(pool, opener, timeout_s)
+                    time.sleep(0.4)  # noqa: ASYNC251 - the whole process stands still
+                    await task
+                else:
+                    await opened(pool, opener, timeout_s)
+
+            monkeypatch.setattr(ConnectionPool, "_open", still)
+            assert (await s.ask(prompt())).status == 200
+            assert slow[0] <= 0.3
+            assert (len(s.prefills[0].seen), len(s.decodes[0].seen)) == (2, 1 + _releases(s.decodes[0]))
+            await s.quiet()
+            assert s.pinned == 0
+
+    run(go())
+
+
+def _releases(engine):
+    return sum(one["body"].get("model") == "disaggc-release" for one in engine.seen)
 
 
 def test_another_engine_is_asked_at_once():
