@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from disaggc.simengine.asks import Ask
-from disaggc.simengine.events import DONE, Shape, event
+from disaggc.simengine.events import Shape, failure, in_anthropics_words
 from disaggc.simengine.http import Connection, chunk, chunks
 from disaggc.simengine.scores import scores
 from disaggc.simengine.sequence import Sequence
@@ -196,13 +196,13 @@ class Answer:
         return text
 
     def _fail(self) -> None:
-        self.connection.write(chunks(event(ERROR) + DONE))
+        self.connection.write(chunks(failure(self.ask.api, ERROR)))
         self.muted = True
         self._end()
 
     def fail_stream(self, said: Said) -> None:
         """An error in a stream that has begun, and its end."""
-        self.connection.write(chunks(event(said) + DONE))
+        self.connection.write(chunks(failure(self.ask.api, said)))
         self.muted = True
         self.connection.end_stream()
 
@@ -218,7 +218,8 @@ class Answer:
         if self.muted:
             return
         if self._failed:
-            self.connection.answer_json(500, ERROR)
+            said = in_anthropics_words(ERROR) if self.ask.api == "messages" else ERROR
+            self.connection.answer_json(500, said)
             return
         choices = [self._choice(d, s) for d, s in zip(self.drafts, self.sequences, strict=True)]
         self.connection.answer_json(200, self.shape.whole(choices, self._counts(), self._params))

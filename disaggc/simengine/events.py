@@ -15,6 +15,19 @@ def event(said: Said, name: str = "") -> bytes:
     return head + b"data: " + json.dumps(said, separators=(",", ":"), ensure_ascii=False).encode() + b"\n\n"
 
 
+def failure(api: str, said: Said) -> bytes:
+    """The last events of a stream that fails; the messages API has a form of its own, and no mark of the end."""
+    if api == "messages" and "error" in said:
+        return event(in_anthropics_words(said, "internal_error"), "error")
+    return event(said) + DONE
+
+
+def in_anthropics_words(said: Said, kind: str = "") -> Said:
+    """An error as the handler of the messages API passes it on."""
+    error = said["error"]
+    return {"type": "error", "error": {"type": kind or error["type"], "message": error["message"]}}
+
+
 class Shape(Whole):
     """The answer to one request, whole or as a stream."""
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from disaggc.simengine.answers import ERROR, Answer
 from disaggc.simengine.asks import Ask, parse_body, read_ask
 from disaggc.simengine.demand import usable
-from disaggc.simengine.events import Shape
+from disaggc.simengine.events import Shape, in_anthropics_words
 from disaggc.simengine.exchange import KvExchange
 from disaggc.simengine.faults import Fault, Faults, Kind, When
 from disaggc.simengine.http import Call, Connection
@@ -69,7 +69,9 @@ class Frontend:
                 self._other(connection, call)
         except RefusedError as refused:
             handled = refused.handled and call.path.startswith("/v1/messages")
-            connection.answer_json(refused.status, refused.as_anthropic if handled else refused.said)
+            connection.answer_json(
+                refused.status, in_anthropics_words(refused.said) if handled else refused.said
+            )
 
     @staticmethod
     def _knows(call: Call, key: str) -> bool:

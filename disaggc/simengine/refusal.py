@@ -13,6 +13,4 @@ class RefusedError(Exception):
         names = {400: "BadRequestError", 401: "Unauthorized", 404: "NotFoundError"}
         self.status, self.handled = status, handled
         kind = names.get(status, "InternalServerError")
-        self.as_anthropic = {"type": "error", "error": {"type": kind, "message": message}}
-        """What the handler of the messages API makes of it."""
         self.said = {"error": {"message": message, "type": kind, "param": param, "code": status}}

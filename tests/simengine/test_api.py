@@ -10,6 +10,7 @@ import pytest
 
 from disaggc.simengine import frontend
 from disaggc.simengine.asks import read_ask
+from disaggc.simengine.faults import Fault
 from disaggc.simengine.fields import wrong_field
 from disaggc.simengine.options import read_options
 from disaggc.simengine.refusal import RefusedError
@@ -484,6 +485,23 @@ def test_a_message_that_must_use_a_tool_does(choice, stream):
     assert reply.events[2]["delta"]["type"] == "input_json_delta"
     assert set(json.loads(reply.events[2]["delta"]["partial_json"])) == {"text"}
     assert reply.events[4]["delta"]["stop_reason"] == "tool_use"
+
+
+def test_a_message_that_fails_says_so_in_the_words_of_its_api():
+    """As vLLM's entrypoints/anthropic/serving.py: `event: error` ends a stream, without a mark of the end."""
+
+    async def ask(double):
+        double.engine.faults.switch_on(Fault(kind="status", when="mid", after_tokens=2))
+        body = {"model": "m", "messages": CHAT["messages"], "max_tokens": 8, "stream": True}
+        return await double.post("/v1/messages", body)
+
+    reply = one(ask=ask)
+    assert reply.body.endswith(b"\n\n")
+    name, data = reply.body.rstrip(b"\n").rsplit(b"\n\n", 1)[1].split(b"\n")
+    assert name == b"event: error"
+    assert json.loads(data.removeprefix(b"data: ")) == {
+        "type": "error", "error": {"type": "internal_error", "message": "Internal server error"},
+    }  # fmt: skip
 
 
 def test_a_message_that_is_refused_is_so_in_the_words_of_its_api():
