@@ -118,7 +118,7 @@ def settle(stack: Stack) -> dict[str, int]:
         if rest and waited > SETTLE_S and any(n for what, n in rest.items() if what != "sockets"):
             return rest
         if waited > 2 * SOCKETS_S:
-            raise RuntimeError("an engine does not tell its state")
+            raise RuntimeError(f"an engine does not tell its state: {stack.last_words()}")
         time.sleep(0.1)
 
 

@@ -92,10 +92,10 @@ class Work:
                 found.append(cell(stack, row, column))
                 stack.well()
             except (RuntimeError, OSError) as exc:
-                self.say(f"{row.name}, {kind.dialect}, {column}: {exc}", broken=True)
-                raise
-            finally:
-                self.result.cells += found[-1:]
+                with self.lock:  # another stack does all of it again
+                    self.todo[kind].append(row)
+                raise RuntimeError(f"{row.name}, {column}: {exc}") from None
+        self.result.cells += found
         self.done += 1
         self.say(f"{self.done}/{self.all} {kind.dialect} {line(row, kind.dialect, found)}")
 

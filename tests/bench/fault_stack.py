@@ -6,7 +6,7 @@ Engines may stand in network namespaces of their own, so that a cable can be pul
 from __future__ import annotations
 
 import contextlib
-import itertools
+import functools
 import json
 import os
 import re
@@ -47,16 +47,41 @@ LISTENING = "0A"
 PROGRAM = [sys.executable, "-c", "from disaggc.cli.entry import run; run()"]
 
 
-_PORTS = itertools.count(12000 + os.getpid() % 100 * 150)
-"""Below the range that outgoing connections take their ports from: a struck process must get its own port again."""
+class Ports:
+    """A block of ports that no other run on this machine takes from; below the range of outgoing connections.
+
+    A struck process must get its own port again, so a port that is free for a moment is not anybody's.
+    """
+
+    first, size, blocks = 10_000, 1000, 22
+
+    def __init__(self) -> None:
+        self._mark = socket.socket(socket.AF_UNIX)
+        for block in range(self.blocks):
+            with contextlib.suppress(OSError):
+                self._mark.bind(f"\0disaggc-test-ports-{block}")  # gone with the process, whatever ends it
+                begin = self.first + block * self.size
+                self._left = iter(range(begin, begin + self.size))
+                return
+        raise RuntimeError("other runs have every block of ports")
+
+    def take(self) -> int:
+        """One nobody listens on, never the same twice."""
+        for port in self._left:
+            with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+                return port
+        raise RuntimeError("no port is left in the block")
+
+
+@functools.cache
+def ports() -> Ports:
+    """Those of this process."""
+    return Ports()
 
 
 def free_port() -> int:
-    """A port nobody listens on, never the same twice."""
-    for port in _PORTS:
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise RuntimeError("no port is free")
+    """A port of this process's block."""
+    return ports().take()
 
 
 def call(
@@ -166,11 +191,20 @@ class Engine:
             if (
                 self.ask("/faults", {}, "DELETE") is not None
                 and call(self.port, "/health", host=self.host) is not None
+                and self.state.get("pid") == self.process.pid
             ):
                 self.ask("/forget", {})
                 return
             time.sleep(0.05)
-        raise RuntimeError(f"{self.name} does not come back")
+        raise RuntimeError(f"{self.name} does not come back: {self.last_words()}")
+
+    def last_words(self) -> str:
+        """Whether it lives, and the end of its log."""
+        code = None if self.process is None else self.process.poll()
+        log = self._folder / f"{self.name}.log"
+        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+        lives = "lives" if code is None else f"ended with {code}"
+        return f"{self.name} {lives}, said {lines[-1] if lines else 'nothing'}"
 
     def end(self) -> None:
         if self.process is not None:
@@ -265,7 +299,7 @@ class Stack:
             if not unwell:
                 return
             time.sleep(0.1)
-        raise RuntimeError(f"the stack does not come back: {'; '.join(unwell)}; {self._last_words()}")
+        raise RuntimeError(f"the stack does not come back: {'; '.join(unwell)}; {self.last_words()}")
 
     def _unwell(self, first: int) -> str | None:
         """None when the pair that is preferred answers at the first try; otherwise what came instead."""
@@ -277,12 +311,9 @@ class Stack:
         found = (said.get("prefill"), said.get("decode"), said.get("retries"))
         return None if seen.done and found == pair else f"pair {first}: status {seen.status}, {found}"
 
-    def _last_words(self) -> str:
-        """The last line of every process's log."""
-        logs = {
-            path.stem: path.read_text(errors="replace").splitlines() for path in self.folder.glob("*.log")
-        }
-        return "; ".join(f"{name}: {lines[-1]}" for name, lines in logs.items() if lines and name != "access")
+    def last_words(self) -> str:
+        """Of every engine."""
+        return "; ".join(engine.last_words() for engine in self.engines.values())
 
     def end(self) -> None:
         if self.proxy is not None:
