@@ -169,6 +169,7 @@ def told(result: Result) -> str:
             "deadline_s": DEADLINE_S,
             "sockets_after_s": SOCKETS_S,
             "minutes": round(result.minutes, 1),
+            "stacks": result.stacks,
             "stacks_side_by_side": result.side_by_side,
             "load_average": result.load,
             "cells": [vars(c) for c in result.cells],

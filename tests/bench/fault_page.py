@@ -119,9 +119,10 @@ A cell says what the client saw and then three figures: `retries/blocks/sockets`
   once it is over. 0 means that there was a moment within those 30 s with none open; they are not waited for any longer then.
 - `-`: the moment does not exist for this fault or dialect.
 
-A cell fails, and is marked so, when the fault did not happen at its moment, when a request is lost that could have been tried again, when it takes longer than its deadline, when a
-word is wrong, when a block stays or a sequence goes on running, or when a socket stays open. All sockets are looked at once more 30 s
-after the last cell of each stack.
+A cell fails, and is marked so, when the fault did not happen at its moment, when a request is lost that could have been tried again,
+when it takes longer than its deadline, when a word is wrong, when a block stays or a sequence goes on running, or when a socket stays
+open. Before each cell both pairs have answered at the first try. All sockets are looked at once more 30 s after the last cell of each
+stack.
 
 | moment | what is going on |
 |---|---|
@@ -137,11 +138,14 @@ NOTES = """\
 ## Notes
 
 - `engine ...` rows strike the engine that has the request at that moment: prefill until it has answered, then decode.
+- No retry is needed, and none made, where the fault comes too late for the request: prefill is struck when its KV has gone over;
+  an engine refuses connections when it has the request already. Where the legs run at once, a prefill that computes but never
+  answers (`request hangs`, `half-open connection`, during leg 1) costs nothing: decode gets its KV all the same.
 - `SIGSTOP` leaves the machine's kernel answering for a process that does not run. `cable pulled` puts every engine into a network
   namespace of its own and takes the link down: packets vanish and nobody is told. `KV link cut` lets only the packets between
   prefill and decode vanish. These need root and `ip`; without them the rows are skipped, and it says so.
 - A process of the proxy that is killed before the request comes: the workers' socket belongs to the control process, so clients wait
   for the next worker. Without a control process nobody listens, which is for the service manager or a second proxy.
-- `prefill names other blocks` and `leases expire, blocks are reused` cannot be seen by any proxy in one request: the engine answers with wrong words and a 200. Canaries find
-  them: the pair hands nothing over any more after `eject_after` of them (`tests/proxy/test_canaries.py`), and `disaggc smoke`
-  looks for it before traffic comes."""
+- `prefill names other blocks` and `leases expire, blocks are reused` cannot be seen by any proxy in one request: the engine answers
+  with wrong words and a 200. Canaries find them: the pair hands nothing over any more after `eject_after` of them
+  (`tests/proxy/test_canaries.py`), and `disaggc smoke` looks for it before traffic comes."""
