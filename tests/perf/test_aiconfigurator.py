@@ -181,6 +181,34 @@ entries: [{model: Qwen/Qwen3-32B, accelerator: h100-sxm, shape: {tp: 2}, constan
 
 
 @pytest.mark.usefixtures("stand_in")
+@pytest.mark.parametrize(
+    ("measured", "level", "basis"), [("tp: 2", 1.5, "carried"), ("tp: 8", 1.0, "tables")]
+)
+def test_a_measured_shape_s_level_over_its_table_is_carried_to_other_tables(measured, level, basis):
+    """Of tp8 there is no table, so that its level beside one is unknown."""
+    calibration = f"""
+version: 1
+provenance: {{tool: by hand}}
+entries:
+  - model: Qwen/Qwen3-32B
+    accelerator: h100-sxm
+    shape: {{{measured}}}
+    constants:
+      {{decode_fixed_s: 0.015, decode_per_sequence_s: 1.5e-5, decode_per_token_s: 1.5e-8,
+       prefill_s: 0.0075, prefill_per_token_s: 7.5e-5, prefill_per_square_s: 0}}
+"""
+    models = Models.of(spec_of(calibration=calibration)).value
+    one, group = models.resolved.services[0], models.resolved.groups[0]
+    found, plain = (of.engine(one, group, Shape(tp=4)) for of in (models, Models.of(spec_of()).value))
+    assert found.constants.basis == basis
+    seen, said = (e.decode_step(64, 64 * 2000) for e in (found, plain))
+    assert seen.value / said.value == pytest.approx(level, rel=0.02)
+    assert seen.high / seen.low <= said.high / said.low * (1 + 1e-9)
+    prompts = [e.prefill_time(4096, 4096**2).value for e in (found, plain)]
+    assert prompts[0] / prompts[1] == pytest.approx(level, rel=0.02)
+
+
+@pytest.mark.usefixtures("stand_in")
 def test_services_that_differ_in_what_a_step_costs_are_asked_apart():
     models = Models.of(spec_of()).value
     group = models.resolved.groups[0]
