@@ -118,6 +118,10 @@ async def released(subject: Subject, caller: Caller, both: Pair) -> Finding:
         if first.kv_params is None:
             return skipped("cancel", name, "prefill hands over no KV parameters")
         held = (await caller.metrics(prefill.url))["kv_cache_usage_perc"] - before["kv_cache_usage_perc"]
+        if held <= 0:
+            return skipped(
+                "cancel", name, "prefill holds no more KV after its answer than before: nothing to free"
+            )
         await caller.release(decode.url, first.kv_params)
         begun = time.monotonic()
         free = await settles(caller, (prefill,), {prefill.address: before["kv_cache_usage_perc"]})
