@@ -138,8 +138,7 @@ def read_options(arguments: Sequence[str], env: Mapping[str, str]) -> Options:
         admin=admin,
         start_delay_s=_not_negative("start-delay", own["start-delay"]),
         version=own["engine-version"],
-        access_log="disable-uvicorn-access-log" not in given
-        and (given.get("uvicorn-log-level") or ["info"])[-1] in ("info", "debug", "trace"),
+        access_log=_logs_answers(given),
         unlogged=frozenset(",".join(given.get("disable-access-log-for-endpoints") or ()).split(",")),
         env=env,
     )
@@ -153,6 +152,11 @@ def _kv_tokens(given: str, numbers: Mapping[str, int]) -> int:
     if tokens < limit:
         raise OptionError(f"{tokens} tokens of KV do not hold one request of --max-model-len {limit}")
     return tokens
+
+
+def _logs_answers(given: Mapping[str, list[str]]) -> bool:
+    level = (given.get("uvicorn-log-level") or ["info"])[-1]
+    return level in ("info", "debug", "trace") and "disable-uvicorn-access-log" not in given
 
 
 def _variable(name: str) -> str:
