@@ -101,7 +101,9 @@ def bring_up(supervision: Supervision, stack: Stack, environ: Mapping[str, str])
                 touched.add(program.name)
             else:
                 supervision.signal(program.name, "HUP")
-        return f"already up; started {', '.join(sorted(touched))}" if touched else "already up, nothing to start"
+        return (
+            f"already up; started {', '.join(sorted(touched))}" if touched else "already up, nothing to start"
+        )
     against = list(obstacles(stack, environ))
     if against:
         raise StackProblemError("\n".join(against))

@@ -132,6 +132,11 @@ _TABLE = (
         "The plan claims another performance than its layout is predicted to have.",
     ),
     Code("DGC544", "plan-misses-objective", "The plan's layout does not keep an objective."),
+    Code(
+        "DGC545",
+        "deadline-below-prediction",
+        "A deadline of the proxy is below the p99 that the plan predicts; healthy requests would be ended.",
+    ),
     Code("DGC550", "mode-does-not-run", "A layout that the command line names cannot run on this cluster."),
     Code("DGC601", "unknown-target", "The target is not one of those disaggc ships."),
     Code("DGC602", "target-unsupported", "The plan needs something that this target cannot express."),

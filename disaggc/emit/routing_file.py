@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from typing import assert_never
 
@@ -21,16 +20,8 @@ FIRST = 1
 """Generation of a routing file without predecessor."""
 STOP_MARGIN_S = 10
 """What a proxy needs after the last answer."""
-HANDOFF_SHARE = 0.6
-"""Part of the KV lease in which decode must have been asked; the rest is decode's queue and the transfer itself."""
-LEG_FLOOR_S = 120.0
-"""Least deadline of the prefill leg and of the first byte."""
-TOTAL_FLOOR_S = 3600.0
-"""Least deadline of a whole request."""
 CANARY_S = 60.0
 """Between canaries: each prefills two blocks or so on two engines, which is nothing at one a minute."""
-PATIENCE = 4.0
-"""Deadlines over the cautious end of the predicted p99: they end what is stuck, never what is merely slow."""
 
 
 def routing_table(
@@ -165,19 +156,9 @@ def _block_size(service: ServicePlan) -> int:
 
 
 def _timeouts(service: ServicePlan) -> Timeouts:
-    classes = service.predicted.classes.values()
-    slow_first = max((c.ttft_ms.p99.high for c in classes), default=0.0) / 1e3
-    slow_total = max((c.e2e_ms.p99.high for c in classes), default=0.0) / 1e3
-    leg = float(math.ceil(max(LEG_FLOOR_S, PATIENCE * slow_first)))
-    lease = service.connector.lease_s if service.connector else 30
-    return Timeouts(
-        prefill_s=leg,
-        first_byte_s=leg,
-        total_s=float(math.ceil(max(TOTAL_FLOOR_S, PATIENCE * slow_total))),
-        handoff_s=min(20.0, round(HANDOFF_SHARE * lease, 3)),
-        idle_upstream_s=float(service.proxy.idle_s),
-        drain_s=float(service.proxy.drain_s),
-    )
+    proxy = service.proxy
+    own = {"idle_upstream_s": float(proxy.idle_s), "drain_s": float(proxy.drain_s)}
+    return Timeouts(**proxy.deadlines.model_dump(), **own)
 
 
 def admission(service: ServicePlan) -> Admission:

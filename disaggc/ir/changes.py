@@ -68,7 +68,9 @@ def facets_of(plan: DeploymentPlan) -> dict[str, Facet]:
         found[f"{service.name}/routing"] = _routing(service)
         for instance in service.proxy.instances:
             place = _of({"node": instance.node})
-            process = _of(service.proxy.model_dump(mode="json", exclude={"instances", "because"}))
+            process = _of(
+                service.proxy.model_dump(mode="json", exclude={"instances", "because", "deadlines"})
+            )
             found[instance.address] = Facet(place, process, service.proxy.because)
         for pool in service.pools:
             found.update(_replicas(service, pool))
@@ -172,6 +174,7 @@ def _routing(service: ServicePlan) -> Facet:
         ],
         "flexible": _body(service.flexible_ratio) if service.flexible_ratio else None,
         "skip_prefill_below": service.skip_prefill_below,
+        "deadlines": _body(service.proxy.deadlines),
     }
     return Facet(_of(service.name), _of(process), service.because)
 

@@ -35,7 +35,7 @@ from disaggc.ir.forecast import (
     Ratio,
     Yardstick,
 )
-from disaggc.ir.front import Overcommit, ProxyInstance, ProxyPlan
+from disaggc.ir.front import Deadlines, Overcommit, ProxyInstance, ProxyPlan
 from disaggc.ir.machines import Node, NumaDomain, Shape
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "ClassPrediction",
     "Comparison",
     "ConnectorPlan",
+    "Deadlines",
     "DeploymentPlan",
     "Element",
     "EngineRelease",

@@ -20,7 +20,7 @@ from disaggc.spec.names import (
     PathText,
     Port,
 )
-from disaggc.spec.quantities import Rate, Share
+from disaggc.spec.quantities import Duration, Rate, Share
 from disaggc.spec.workload import WorkloadClass
 
 Degree = Annotated[int, Field(ge=1, le=1024)]
@@ -118,6 +118,28 @@ ApiKey = Annotated[
 ]
 
 
+Deadline = Annotated[Duration, Field(ge=0.001, le=604800)]
+
+
+class ProxyTimeouts(Part):
+    """How long the proxy waits for what; absent means the compiler's choice, from what the plan predicts."""
+
+    connect: Deadline | None = None
+    """Opening a connection to an engine."""
+    prefill: Deadline | None = None
+    """The prefill leg of a request, the prefill engine's queue included."""
+    handoff: Deadline | None = None
+    """From prefill's answer until decode must have been asked; below the lease."""
+    first_byte: Deadline | None = None
+    """From asking decode until the first byte of its answer."""
+    gap: Deadline | None = None
+    """The longest silence inside a running answer."""
+    total: Deadline | None = None
+    """A whole request."""
+    queue: Deadline | None = None
+    """Waiting for admission."""
+
+
 class Proxy(Part):
     """The bundled proxy in front of a service."""
 
@@ -137,6 +159,8 @@ class Proxy(Part):
     """How a replica is chosen."""
     on_prefill_failure: Literal["retry", "decode-locally", "error"] = "retry"
     """What happens when the prefill leg fails."""
+    timeouts: ProxyTimeouts = Field(default_factory=ProxyTimeouts)
+    """How long it waits for what."""
 
 
 class Speculative(Part):

@@ -14,6 +14,7 @@ from disaggc.resolve.model import ResolvedSpec
 from disaggc.rules.checking import check_plan
 from disaggc.verify.claims import broken_claims
 from disaggc.verify.counts import broken_counts
+from disaggc.verify.deadlines import short_deadlines
 from disaggc.verify.places import broken_places
 from disaggc.verify.sizes import broken_sizes
 
@@ -29,6 +30,7 @@ def verify(plan: DeploymentPlan, resolved: ResolvedSpec) -> tuple[Diagnostic, ..
         if service is None:
             continue
         found.extend(broken_counts(planned, service, resolved))
+        found.extend(short_deadlines(planned, service))
         sizes = list(broken_sizes(planned, service, models.value))
         found.extend(sizes)
         if not sizes:

@@ -64,15 +64,6 @@ def test_deadlines_are_inside_one_another():
     assert found.timeouts.total_s >= slowest_s
 
 
-def test_a_short_lease_shortens_the_handoff():
-    plan = five_nodes()
-    service = plan.services[0]
-    assert service.connector is not None
-    short = service.model_copy(update={"connector": service.connector.model_copy(update={"lease_s": 10})})
-    found = table(plan.model_copy(update={"services": (short,)}))
-    assert found.timeouts.handoff_s == 6
-
-
 def test_modes_without_kv_transfer_and_with_split_roles():
     assert table(colocated()).dialect is Dialect.NONE
     assert table(colocated()).health.canary_s is None

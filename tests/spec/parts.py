@@ -254,6 +254,12 @@ def _constraints(
     return {"mode": mode, **some(draw, optional)}
 
 
+TIMEOUTS = {
+    "connect": "1500ms", "prefill": "1h", "handoff": "10s", "first_byte": "1h", "gap": "10min", "total": "3d",
+    "queue": "20s",
+}  # fmt: skip
+
+
 @st.composite
 def _proxy(draw: st.DrawFn, situation: Situation, port: int) -> Part:
     keys: list[Part] = [{"env": "DISAGGC_API_KEY"}]
@@ -267,6 +273,7 @@ def _proxy(draw: st.DrawFn, situation: Situation, port: int) -> Part:
         "nodes": [draw(st.sampled_from(situation.hosts))],
         "policy": draw(st.sampled_from(["least-work", "power-of-two", "prefix-affinity", "round-robin"])),
         "on_prefill_failure": draw(st.sampled_from(["retry", "error"])),
+        "timeouts": TIMEOUTS,
     }
     return {"port": port, "image": PROXY_IMAGE, "command": "/opt/disaggc/bin/disaggc", **some(draw, optional)}
 

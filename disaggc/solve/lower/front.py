@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from disaggc.ir.plan import FromSecret, Overcommit, ProxyInstance, ProxyPlan
+from disaggc.ir.plan import Deadlines, FromSecret, Overcommit, ProxyInstance, ProxyPlan
 from disaggc.resolve.model import ResolvedService
 from disaggc.solve.lower.lifecycle import PROXY_IDLE_S
 from disaggc.spec.model import ApiKeyEnv, ApiKeyFile, ApiKeyKubernetes
@@ -30,12 +30,12 @@ def proxy_plan(
     *,
     taken: set[tuple[str, int]],
     drain_s: int,
-    overcommit: Overcommit,
+    limits: tuple[Overcommit, Deadlines],
 ) -> ProxyPlan:
     """The proxy of one service. nodes: candidates in order; taken: (node, port) pairs in use, extended here.
 
     Proxies go to different nodes, and to nodes where no other service's proxy has the port, as long as there are any.
-    ports: administration, metrics.
+    ports: administration, metrics. limits: of admission, of times.
     """
     given = service.given.proxy
     free = [node for node in nodes if (node, given.port) not in taken]
@@ -62,6 +62,7 @@ def proxy_plan(
         on_prefill_failure=given.on_prefill_failure,
         drain_s=drain_s,
         idle_s=PROXY_IDLE_S,
-        overcommit=overcommit,
+        overcommit=limits[0],
+        deadlines=limits[1],
         because=(f"services.{service.name}.proxy",),
     )

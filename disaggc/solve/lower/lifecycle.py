@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from disaggc.ir.front import HANDOFF_SHARE, LEASE_CEILING_S
 from disaggc.ir.plan import Role, Timings
 
 PRE_STOP_S = 15
@@ -14,8 +15,6 @@ HANDSHAKE_S = 5
 """A prefill-decode pair's first handshake takes about 5 s (NIXL)."""
 LEASE_FLOOR_S = 30
 """vLLM's own default kv_lease_duration."""
-LEASE_CEILING_S = 300
-"""The longest lease that a published deployment found necessary (aws-do-eks, a 550B model)."""
 DRAIN_CEILING_S = 7200
 KEEP_ALIVE_S = 120
 PROXY_IDLE_S = 90
@@ -29,15 +28,18 @@ _WORKER_EXIT_S = {"nvidia": 5, "cpu": 5, "amd": 15}
 """VLLM_WORKER_SHUTDOWN_TIMEOUT_SECONDS: 5, on ROCm 15."""
 
 
-def lease(asked: float | Literal["auto"], ttft_p99_s: float, transfer_s: float) -> int:
+def lease(
+    asked: float | Literal["auto"], ttft_p99_s: float, transfer_s: float, *, handoff: float | None = None
+) -> int:
     """Seconds that prefill keeps KV nobody has fetched: twice the slow path of hop, decode queue and transfer.
 
-    An expired lease that is read later gives wrong tokens with HTTP 200, so the automatic value is generous.
+    An expired lease that is read later gives wrong tokens with HTTP 200, so the automatic value is generous, and covers
+    a handoff deadline that the spec gives.
     """
     if asked != "auto":
         return max(1, math.ceil(asked))
-    slow = HANDSHAKE_S + transfer_s + ttft_p99_s
-    return min(LEASE_CEILING_S, max(LEASE_FLOOR_S, math.ceil(2 * slow)))
+    slow = max(2 * (HANDSHAKE_S + transfer_s + ttft_p99_s), (handoff or 0.0) / HANDOFF_SHARE)
+    return min(LEASE_CEILING_S, max(LEASE_FLOOR_S, math.ceil(slow)))
 
 
 def drain(asked: float | Literal["auto"], e2e_p99_s: float) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from disaggc import __version__
 from disaggc.ir.plan import (
+    Deadlines,
     DeploymentPlan,
     EngineRelease,
     Expectation,
@@ -31,6 +32,7 @@ from disaggc.resolve.model import NodeGroupFacts, ResolvedService, ResolvedSpec
 from disaggc.solve.lower.admission import overcommit
 from disaggc.solve.lower.cohort import cohort
 from disaggc.solve.lower.connector import connector_plan
+from disaggc.solve.lower.deadlines import deadlines, slowest
 from disaggc.solve.lower.front import proxy_plan, skip_below
 from disaggc.solve.lower.lifecycle import drain, lease
 from disaggc.solve.lower.links import handoff_s, kv_links
@@ -40,7 +42,6 @@ from disaggc.solve.lower.weighed import alternative, comparison, ratio, ratio_of
 from disaggc.solve.solution import Report, ServiceSolution, Solution
 
 MOST_ALTERNATIVES = 12
-MOST_OVER_LIKELY = 3.0
 
 
 def lower(models: Models, solution: Solution) -> DeploymentPlan:
@@ -86,12 +87,7 @@ def _service(
     taken: set[tuple[str, int]],
 ) -> ServicePlan:
     predicted = expectation(found.prediction)
-    handoff = handoff_s(models, service, found)
-    times = Lifetimes(
-        lease_s=lease(service.given.engine.connector.lease, _slowest(predicted, "ttft_ms"), handoff),
-        drain_s=drain(models.resolved.spec.rollout.drain_timeout, _slowest(predicted, "e2e_ms")),
-        handoff_s=handoff,
-    )
+    times = _lifetimes(models, service, found, predicted=predicted)
     connector = None if found.mode == "colocated" else connector_plan(service, times.lease_s)
     pools = service_pools(models, service, found, connector=connector, times=times)
     flexible_ratio = None if found.flexible_ratio is None else ratio(*found.flexible_ratio)
@@ -111,7 +107,10 @@ def _service(
             index=index,
             taken=taken,
             drain_s=max(times.drain_s, *(pool.timings.grace_s for pool in pools)),
-            overcommit=overcommit(service, pools, predicted, split=flexible_ratio),
+            limits=(
+                overcommit(service, pools, predicted, split=flexible_ratio),
+                deadlines(service, predicted, times.lease_s),
+            ),
         ),
         ratio=ratio_of(found.layout),
         nodes=_nodes_of(pools),
@@ -129,6 +128,22 @@ def _service(
     )
 
 
+def _lifetimes(
+    models: Models, service: ResolvedService, found: ServiceSolution, *, predicted: Expectation
+) -> Lifetimes:
+    handoff = handoff_s(models, service, found)
+    return Lifetimes(
+        lease_s=lease(
+            service.given.engine.connector.lease,
+            slowest(predicted, "ttft_ms"),
+            handoff,
+            handoff=service.given.proxy.timeouts.handoff,
+        ),
+        drain_s=drain(models.resolved.spec.rollout.drain_timeout, slowest(predicted, "e2e_ms")),
+        handoff_s=handoff,
+    )
+
+
 def _proxy(
     resolved: ResolvedSpec,
     service: ResolvedService,
@@ -137,7 +152,7 @@ def _proxy(
     index: int,
     taken: set[tuple[str, int]],
     drain_s: int,
-    overcommit: Overcommit,
+    limits: tuple[Overcommit, Deadlines],
 ) -> ProxyPlan:
     """Candidates: the named hosts, else the service's own nodes, then every other node."""
     given = service.given.proxy.nodes
@@ -149,18 +164,8 @@ def _proxy(
         given or (*own, *(n for n in every if n not in own)),
         taken=taken,
         drain_s=drain_s,
-        overcommit=overcommit,
+        limits=limits,
     )
-
-
-def _slowest(predicted: Expectation, metric: str) -> float:
-    """Seconds: the cautious p99 of the slowest class, at most three times the likely one.
-
-    Where the cautious end cannot carry the offered rate its p99 is the length of a queue that grows without end; no
-    lease and no drain should wait for that.
-    """
-    seen = (getattr(outcome, metric).p99 for outcome in predicted.classes.values())
-    return max(min(float(p99.high), MOST_OVER_LIKELY * float(p99.value)) for p99 in seen) / 1000
 
 
 def _node(group: NodeGroupFacts, index: int) -> Node:
