@@ -148,7 +148,7 @@ def main() -> int:
     skipped = [row.name for row in ROWS if row.cable and options.rows in row.name] if missing else []
     if skipped:
         print(f"SKIPPED, {missing}: {', '.join(skipped)}", file=sys.stderr)
-    result = Result(side_by_side=options.stacks, skipped=skipped)
+    result = Result(side_by_side=options.stacks, skipped=skipped, commit=commit())
     work, load = Work(todo, column=options.column, result=result), os.getloadavg()[0]
     with ThreadPoolExecutor(options.stacks) as pool:
         for task in [pool.submit(work.run) for _ in range(options.stacks)]:
@@ -165,7 +165,7 @@ def told(result: Result) -> str:
     return json.dumps(
         {
             "schema": "disaggc.bench-faults/v3",
-            "commit": commit(),
+            "commit": result.commit,
             "deadline_s": DEADLINE_S,
             "sockets_after_s": SOCKETS_S,
             "minutes": round(result.minutes, 1),

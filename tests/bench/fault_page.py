@@ -34,6 +34,8 @@ class Result:
     skipped: list[str] = field(default_factory=list)
     stacks: int = 0
     side_by_side: int = 0
+    commit: str = ""
+    """What the tree was at when it began."""
     minutes: float = 0.0
     load: tuple[float, ...] = ()
     """1 min load average at the begin and the end."""
@@ -81,7 +83,7 @@ class Result:
     def page(self) -> str:
         """The kept page."""
         today = dt.datetime.now(tz=dt.UTC).date()
-        tried = f"`python -m tests.bench.fault_matrix --write`, {today}, commit {commit()}."
+        tried = f"`python -m tests.bench.fault_matrix --write`, {today}, commit {self.commit}."
         parts = [TITLE, tried, self.summary(), EXPLAINED, self.tables(), NOTES]
         return "\n\n".join(parts) + "\n"
 
