@@ -53,7 +53,7 @@ class Ports:
     A struck process must get its own port again, so a port that is free for a moment is not anybody's.
     """
 
-    first, size, blocks = 10_000, 1000, 22
+    first, size, blocks = 23_000, 1000, 9
 
     def __init__(self) -> None:
         self._mark = socket.socket(socket.AF_UNIX)
