@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from dataclasses import dataclass, field
@@ -79,9 +80,14 @@ def ports() -> Ports:
     return Ports()
 
 
+_TAKING = threading.Lock()
+"""Stacks start in threads: two that asked first at once would each have got a block, and one of them lost its mark."""
+
+
 def free_port() -> int:
     """A port of this process's block."""
-    return ports().take()
+    with _TAKING:
+        return ports().take()
 
 
 def call(
