@@ -45,7 +45,7 @@ class Network:
 
     def build(self, names: tuple[str, ...]) -> None:
         """The bridge, and a namespace with an address for each engine."""
-        third = (os.getpid() * 7 + self.number) % 250
+        third = self._free()
         _ip("link", "add", self._tag, "type", "bridge")
         _ip("addr", "add", f"10.213.{third}.1/24", "dev", self._tag)
         _ip("link", "set", self._tag, "up")
@@ -58,6 +58,12 @@ class Network:
             _ip("-n", space, "addr", "add", f"{self.hosts[name]}/24", "dev", "eth0")
             _ip("-n", space, "link", "set", "eth0", "up")
             _ip("-n", space, "link", "set", "lo", "up")
+
+    def _free(self) -> int:
+        """A /24 that no other network has, such as one whose run was killed and left it."""
+        said = subprocess.run(["ip", "-o", "-4", "addr"], capture_output=True, text=True, check=True).stdout
+        first = os.getpid() * 7 + self.number
+        return next(n % 250 for n in range(first, first + 250) if f" 10.213.{n % 250}.1/" not in said)
 
     def space(self, name: str) -> str:
         """Name of an engine's namespace."""
