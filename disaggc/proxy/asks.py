@@ -17,10 +17,13 @@ from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.members import (
     IDENTITY,
     KV_PARAMS,
+    LARGE,
     XARGS,
+    Body,
     encode,
     flag_of,
     members_of,
+    pieces_of,
     value_of,
     whole_of,
     without_identity,
@@ -134,7 +137,7 @@ class Ask(msgspec.Struct, eq=False):
         keep = self.api.tokenized
         return encode({key: value for key, value in self.found.items() if key in keep})
 
-    def prefill_body(self, params: Raw, *, keeps_only_capped: bool) -> bytes:
+    def prefill_body(self, params: Raw, *, keeps_only_capped: bool) -> Body:
         """Leg 1: the same prompt, one token, no stream."""
         drop = _PREFILL_DROPS | _STOPS if keeps_only_capped else _PREFILL_DROPS
         said = {key: value for key, value in self.found.items() if key not in drop}
@@ -150,9 +153,9 @@ class Ask(msgspec.Struct, eq=False):
         if self.hands_over_tokens:
             said["return_token_ids"] = _TRUE
         said[KV_PARAMS] = params
-        return encode(said)
+        return self._body(said)
 
-    def decode_body(self, params: Raw | None) -> bytes:
+    def decode_body(self, params: Raw | None) -> Body:
         """Leg 2, or the only one: the client's own members, with `params` in place of its own."""
         said = without_identity(self.found)
         if said is self.found and (params is not None or self.hide_usage):
@@ -161,7 +164,10 @@ class Ask(msgspec.Struct, eq=False):
             said[KV_PARAMS] = params
         if self.hide_usage:
             said["stream_options"] = _WITH_USAGE
-        return encode(said)
+        return self._body(said)
+
+    def _body(self, said: dict[str, Raw]) -> Body:
+        return pieces_of(said) if self.prompt_bytes > LARGE else encode(said)
 
 
 def parse_ask(api: Api, body: bytes) -> Ask:

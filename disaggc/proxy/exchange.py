@@ -14,8 +14,9 @@ from disaggc.proxy.accesslog import Entry, in_ms, text
 from disaggc.proxy.board import PerClass, Timing, Total
 from disaggc.proxy.call import Call
 from disaggc.proxy.failures import LegError, RefusedError
+from disaggc.proxy.members import LARGE
 from disaggc.proxy.outbox import FEW
-from disaggc.proxy.requests import LARGE, Request, answer_head, error_body, forwarded, request_id
+from disaggc.proxy.requests import Request, answer_head, error_body, forwarded, request_id
 from disaggc.proxy.service import Service
 
 if TYPE_CHECKING:

@@ -23,6 +23,10 @@ IDENTITY = frozenset({KV_PARAMS, "ec_transfer_params", "request_id"})
 _OBJECT = msgspec.json.Decoder(dict[str, Raw])
 _ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _XARGS_OVERRIDES = re.compile(r"(kv|ec)_transfer_params|request_id|transfer_id|do_remote_\w+|remote_\w+")
+LARGE = 1 << 16
+"""Bytes above which what is sent stands in pieces instead of being copied together."""
+Body = bytes | tuple[bytes | memoryview, ...]
+"""Of a request to an engine: whole, or in pieces where it is large."""
 _SHORT = 512
 _NO_OPTION = object()
 """What is too long to be an option, or no value at all: not null, and of no type."""
@@ -37,6 +41,17 @@ def members_of(body: bytes) -> dict[str, Raw]:
         return _OBJECT.decode(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as exc:
         raise RefusedError(400, f"the request body cannot be read: {exc}") from None
+
+
+def pieces_of(found: Mapping[str, Raw]) -> Body:
+    """The object of these members as bytes to send one after the other: large ones stay where the client's body is."""
+    text = encode({name: value for name, value in found.items() if len(value) <= LARGE})[:-1]
+    pieces: list[bytes | memoryview] = []
+    for name, value in found.items():
+        if len(value) > LARGE:
+            pieces += (b"%b%b%b:" % (text, b"" if text == b"{" else b",", encode(name)), memoryview(value))
+            text = b""
+    return (*pieces, text + b"}")
 
 
 def value_of(member: Raw | None) -> object:

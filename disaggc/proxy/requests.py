@@ -11,6 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from disaggc.proxy.failures import RefusedError
+from disaggc.proxy.members import LARGE, Body
 from disaggc.proxy.upstream import Message
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._\-]{0,127}")
@@ -21,8 +22,6 @@ _FORWARDED = frozenset({
     b"x-b3-parentspanid", b"x-b3-flags", b"x-api-key", b"anthropic-version", b"anthropic-beta",
 })  # fmt: skip
 """Headers an engine may see of the client's; all others stop here."""
-LARGE = 1 << 16
-"""Bodies above are sent beside their head instead of being copied behind it."""
 REASONS = {
     200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 404: b"Not Found", 405: b"Method Not Allowed",
     408: b"Request Timeout", 413: b"Content Too Large", 415: b"Unsupported Media Type", 422: b"Unprocessable Content",
@@ -79,15 +78,17 @@ def forwarded(headers: Mapping[bytes, bytes]) -> bytes:
     return b"".join([b"%b: %b\r\n" % (name, headers[name]) for name in _FORWARDED.intersection(headers)])
 
 
-def engine_request(target: bytes, body: bytes | None, *, lines: bytes, request: str) -> Message:
+def engine_request(target: bytes, body: Body | None, *, lines: bytes, request: str) -> Message:
     """A request to an engine; `target` as `engine_target` gives it, `lines` are header lines already checked."""
     if body is None:
         return b"%bx-request-id: %b\r\n%b\r\n" % (target, request.encode("ascii"), lines)
-    size = len(body)
+    size = len(body) if isinstance(body, bytes) else sum(map(len, body))
     head = b"%bcontent-type: application/json\r\ncontent-length: %d\r\nx-request-id: %b\r\n%b\r\n" % (
         target, size, request.encode("ascii"), lines,
     )  # fmt: skip
-    return (head, body) if size > LARGE else head + body
+    if isinstance(body, bytes):
+        return (head, body) if size > LARGE else head + body
+    return (head, *body)
 
 
 def engine_target(method: bytes, path: bytes, authority: bytes) -> bytes:

@@ -16,8 +16,8 @@ from disaggc.proxy.failures import LegError
 from disaggc.proxy.framing import MAX_HEAD, BadAnswerError, ChunkBorders, Head, dechunk, parse_head
 
 MAX_WHOLE = 256 << 20
-Message = bytes | tuple[bytes, bytes]
-"""Head and body in one, or apart where joining would copy much."""
+Message = bytes | tuple[bytes | memoryview, ...]
+"""Head and body in one, or in pieces where joining would copy much."""
 Begun = Callable[[bytes], bool]
 """Whether these first events of a stream are something to tell the asker of."""
 

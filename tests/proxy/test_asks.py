@@ -53,6 +53,18 @@ def test_prefill_gets_the_same_prompt_and_one_token(said, style, api):
     assert body.get("return_token_ids", False) is (api is CHAT)
 
 
+@pytest.mark.parametrize("count", [0, 1, 2])
+@pytest.mark.parametrize("where", [("prompt",), ("prompt", "suffix"), ("a", "prompt", "b")])
+def test_a_large_prompt_is_sent_from_where_it_was_received(where, count):
+    said = {**dict.fromkeys(where, 'x\u00e9"' * 50_000), **{f"n{i}": i for i in range(count)}}
+    ask = parse_ask(COMPLETIONS, json.dumps(said).encode())
+    for body in (ask.prefill_body(PARAMS, keeps_only_capped=False), ask.decode_body(PARAMS)):
+        sent = json.loads(b"".join(body))
+        assert {name: sent[name] for name in said} == said
+        assert sent["kv_transfer_params"] == json.loads(bytes(PARAMS))
+        assert [piece.obj for piece in body if isinstance(piece, memoryview)] == [ask.found[n] for n in where]
+
+
 @given(objects, st.integers(0, 400), st.binary(max_size=3))
 def test_a_damaged_object_is_refused_or_still_json(said, at, noise):
     text = json.dumps(said).encode()
