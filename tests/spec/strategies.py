@@ -6,6 +6,7 @@ those of real clusters.
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,8 @@ def specs(draw: st.DrawFn) -> Spec:
         "calibration": "calibration.yaml",
         "step_times": "model",  # the other value asks for a library that not everyone has installed
     }
-    return {**spec, **some(draw, optional, ("targets",) if target == "kubernetes" else ())}
+    drawn = {**spec, **some(draw, optional, ("targets",) if target == "kubernetes" else ())}
+    return copy.deepcopy(drawn)  # whoever changes it must not change what is drawn next
 
 
 @st.composite
