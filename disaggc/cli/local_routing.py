@@ -10,7 +10,8 @@ from pathlib import Path
 
 from disaggc.hosts.readiness import reported
 from disaggc.ir.stack import Stack
-from disaggc.routing.table import TableError, load_table
+from disaggc.routing.table import load_table
+from disaggc.routing.text import TableError
 
 ACKNOWLEDGED_S = 40.0
 """A proxy looks twice a second, gives its workers 10 s for a table, and 10 s more to go back from one they refuse."""

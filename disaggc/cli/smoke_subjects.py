@@ -11,7 +11,8 @@ from disaggc.emit.routing_file import api_key_variable
 from disaggc.ir.plan import DeploymentPlan, Role, ServicePlan
 from disaggc.rollout.smoke_model import ClientKey, Subject, Target
 from disaggc.routing.roles import seats
-from disaggc.routing.table import RoutingTable, TableError, load_table
+from disaggc.routing.table import RoutingTable, load_table
+from disaggc.routing.text import TableError
 
 OWN_VARIABLE = "DISAGGC_API_KEY"
 

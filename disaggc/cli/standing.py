@@ -8,8 +8,8 @@ from pathlib import Path
 from disaggc.cli.outdir import present
 from disaggc.emit.artifacts import ArtifactSet
 from disaggc.emit.numbering import Standing, numbered
-from disaggc.routing.live import SUFFIX, load_live
-from disaggc.routing.table import TableError
+from disaggc.routing.live import SUFFIX, LiveTable
+from disaggc.routing.text import TableError, loaded
 
 
 def numbered_after(directory: Path, artifacts: ArtifactSet, *, least: int) -> ArtifactSet:
@@ -29,6 +29,6 @@ def _administered(directory: Path, path: str) -> int:
     """The number administration has come to, where its table is in the same folder; on other hosts it is not seen."""
     text = present(directory, f"{path}{SUFFIX}")
     try:
-        return load_live(text).table.generation if text else 0
+        return loaded(LiveTable, text).table.generation if text else 0
     except TableError:
         return 0

@@ -18,7 +18,8 @@ from disaggc.proxy.board import PerReplica, Shared, replica_cell
 from disaggc.proxy.exposition import render, render_pairs, render_tables, sketches
 from disaggc.proxy.service import class_names, read_secret
 from disaggc.routing.roles import seats
-from disaggc.routing.table import ReplicaState, RoutingTable, TableError, dump_table, load_table
+from disaggc.routing.table import ReplicaState, RoutingTable, dump_table, load_table
+from disaggc.routing.text import TableError
 from disaggc.traffic.sketch import BINS, bin_upper
 
 if TYPE_CHECKING:

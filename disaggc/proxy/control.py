@@ -18,7 +18,8 @@ from disaggc.proxy.canaries import Canaries
 from disaggc.proxy.probes import Probes
 from disaggc.proxy.spawn import WorkerHandle, listeners, worker_process
 from disaggc.proxy.tables import RoutingFile
-from disaggc.routing.table import RoutingTable, TableError
+from disaggc.routing.table import RoutingTable
+from disaggc.routing.text import TableError
 
 _LOG = logging.getLogger(__name__)
 RESTART_S = 0.5

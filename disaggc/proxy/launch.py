@@ -14,7 +14,8 @@ from disaggc.proxy.control import Control
 from disaggc.proxy.service import SecretError, read_secret
 from disaggc.proxy.tables import RoutingFile
 from disaggc.routing.limits import Listen
-from disaggc.routing.table import RoutingTable, TableError
+from disaggc.routing.table import RoutingTable
+from disaggc.routing.text import TableError
 
 
 class LaunchError(Exception):

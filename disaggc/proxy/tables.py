@@ -14,8 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from disaggc.routing.limits import Listen
-from disaggc.routing.live import FileMark, LiveTable, dump_live, live_path, load_live, mark_of
-from disaggc.routing.table import RoutingTable, TableError, load_table
+from disaggc.routing.live import FileMark, LiveTable, live_path, mark_of
+from disaggc.routing.table import RoutingTable, load_table
+from disaggc.routing.text import TableError, dumped, loaded
 
 _LOG = logging.getLogger(__name__)
 
@@ -101,7 +102,7 @@ class RoutingFile:
         live = live_path(self.path)
         beside = live.with_name(f"{live.name}.{os.getpid()}")
         try:
-            beside.write_text(dump_live(LiveTable(made_from=self.taken, table=table)))
+            beside.write_text(dumped(LiveTable(made_from=self.taken, table=table)))
             beside.replace(live)
         except OSError as problem:
             self.kept = False
@@ -120,7 +121,7 @@ class RoutingFile:
 def _administered(live: Path, mark: FileMark, table: RoutingTable) -> RoutingTable | None:
     """What administration made of the file with this mark and table; None where it said nothing, or of another file."""
     try:
-        put = load_live(live.read_bytes())
+        put = loaded(LiveTable, live.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, TableError) as problem:

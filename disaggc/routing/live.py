@@ -5,15 +5,11 @@ The proxy writes and reads it; `build` reads its generation where it can see it.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from disaggc.ir.canonical import digest
-from disaggc.ir.wording import faults
 from disaggc.routing.limits import Count, Part
-from disaggc.routing.table import RoutingTable, TableError, dump_table
+from disaggc.routing.table import RoutingTable, dump_table
 
 SUFFIX = ".live"
 """What the name of the routing file is followed by."""
@@ -45,18 +41,3 @@ def mark_of(table: RoutingTable) -> FileMark:
 def live_path(routing_file: Path) -> Path:
     """Where the table of administration stands."""
     return routing_file.with_name(f"{routing_file.name}{SUFFIX}")
-
-
-def load_live(text: str | bytes) -> LiveTable:
-    """The content of a `.live` file; TableError when it is not one."""
-    try:
-        return LiveTable.model_validate(json.loads(text))
-    except ValidationError as exc:
-        raise TableError("\n".join(faults(exc, "table"))) from None
-    except (ValueError, RecursionError) as exc:
-        raise TableError(f"not JSON: {exc}") from None
-
-
-def dump_live(live: LiveTable) -> str:
-    """Canonical text, as of the routing file."""
-    return json.dumps(live.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=True) + "\n"

@@ -6,14 +6,12 @@ the secret is found. Knows no HTTP and no clock.
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, ValidationError, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from disaggc.ir.plan import Role
-from disaggc.ir.wording import faults
 from disaggc.routing.limits import (
     Admission,
     ApiKeySource,
@@ -32,6 +30,7 @@ from disaggc.routing.limits import (
     Timeouts,
     TlsFiles,
 )
+from disaggc.routing.text import dumped, loaded
 
 
 class Dialect(StrEnum):
@@ -226,20 +225,11 @@ def _check_kv(dialect: Dialect, pool: PoolEntry, replica: ReplicaEntry) -> None:
         )
 
 
-class TableError(ValueError):
-    """The text is not a routing table; the message says where and why, one line per fault."""
-
-
 def load_table(text: str | bytes) -> RoutingTable:
     """The table in a JSON text; TableError when it is not one."""
-    try:
-        return RoutingTable.model_validate(json.loads(text))
-    except ValidationError as exc:
-        raise TableError("\n".join(faults(exc, "table"))) from None
-    except (ValueError, RecursionError) as exc:
-        raise TableError(f"not JSON: {exc}") from None
+    return loaded(RoutingTable, text)
 
 
 def dump_table(table: RoutingTable) -> str:
-    """Canonical text: sorted keys, defaults written out, one trailing line break."""
-    return json.dumps(table.model_dump(mode="json"), indent=2, sort_keys=True, ensure_ascii=True) + "\n"
+    """Its canonical text."""
+    return dumped(table)

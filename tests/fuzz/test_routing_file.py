@@ -6,7 +6,8 @@ import os
 import random
 import time
 
-from disaggc.routing.table import TableError, load_table
+from disaggc.routing.table import load_table
+from disaggc.routing.text import TableError
 from tests.proxy.engine import Engine
 from tests.proxy.harness import Stack, prompt
 

@@ -9,7 +9,8 @@ import pytest
 
 from disaggc.proxy.board import Board, PerReplica, Total, replica_cell
 from disaggc.proxy.probes import Probes
-from disaggc.routing.table import TableError, load_table
+from disaggc.routing.table import load_table
+from disaggc.routing.text import TableError
 from tests.proxy.engine import Engine
 from tests.proxy.harness import Stack, prompt, run
 from tests.proxy.test_control import Proxy, eventually

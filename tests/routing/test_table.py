@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from disaggc.ir.plan import Role
 from disaggc.routing.roles import Path, path_for, seats
 from disaggc.routing.schema import table_schema
-from disaggc.routing.table import TableError, dump_table, load_table
+from disaggc.routing.table import dump_table, load_table
+from disaggc.routing.text import TableError
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

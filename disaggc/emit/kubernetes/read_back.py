@@ -19,7 +19,8 @@ from disaggc.emit.kubernetes.objects import (
 from disaggc.emit.kubernetes.pods import EnginePod, EngineSet
 from disaggc.emit.meant import ReadBackError, expect
 from disaggc.emit.reading.documents import UnreadableDocumentError, at, read_documents
-from disaggc.routing.table import TableError, load_table
+from disaggc.routing.table import load_table
+from disaggc.routing.text import TableError
 
 _TOP = {"apiVersion", "kind", "metadata", "spec"}
 
