@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from disaggc.catalog.facts import Attention
 from disaggc.ir.plan import Role
-from disaggc.resolve.model import NodeGroupFacts, ResolvedService
+from disaggc.resolve.model import NodeGroupFacts, ResolvedService, part_of
 from disaggc.spec.model import SettingValue
 
 _GIB = 2.0**30
@@ -17,7 +17,7 @@ _GIB = 2.0**30
 
 def batched_tokens(service: ResolvedService, group: NodeGroupFacts, role: Role) -> int:
     """`--max-num-batched-tokens`: the user's, else the engine's default by memory, twice that on prefill replicas."""
-    given = _number(_settings(service, role), "max-num-batched-tokens")
+    given = _number(service.settings[part_of(role)], "max-num-batched-tokens")
     if given is not None:
         return given
     default, _ = _engine_defaults(group.accelerator.memory_bytes)
@@ -26,22 +26,12 @@ def batched_tokens(service: ResolvedService, group: NodeGroupFacts, role: Role) 
 
 def block_size(service: ResolvedService, group: NodeGroupFacts, role: Role) -> int:
     """`--block-size`: the user's, else what the likely attention backend takes (MLA 64, Blackwell MLA 128, else 16)."""
-    given = _number(_settings(service, role), "block-size")
+    given = _number(service.settings[part_of(role)], "block-size")
     if given is not None:
         return given
     if service.model.attention is Attention.MLA and group.accelerator.vendor == "nvidia":
         return 128 if group.accelerator.architecture.startswith("blackwell") else 64
     return 16
-
-
-def _settings(service: ResolvedService, role: Role) -> Mapping[str, SettingValue]:
-    match role:
-        case Role.PREFILL:
-            return service.settings["prefill"]
-        case Role.DECODE:
-            return service.settings["decode"]
-        case _:
-            return service.settings["colocated"]
 
 
 def _number(settings: Mapping[str, SettingValue], flag: str) -> int | None:
@@ -58,7 +48,7 @@ def _engine_defaults(memory_bytes: float) -> tuple[int, int]:
 
 def wanted_sequences(service: ResolvedService, group: NodeGroupFacts, role: Role) -> int:
     """`--max-num-seqs` before memory is looked at: the user's, else the engine's default; few on prefill replicas."""
-    given = _number(_settings(service, role), "max-num-seqs")
+    given = _number(service.settings[part_of(role)], "max-num-seqs")
     if given is not None:
         return given
     default = _engine_defaults(group.accelerator.memory_bytes)[1]
@@ -67,7 +57,7 @@ def wanted_sequences(service: ResolvedService, group: NodeGroupFacts, role: Role
 
 def capture_size(service: ResolvedService, group: NodeGroupFacts, role: Role, *, seqs: int) -> int:
     """`--max-cudagraph-capture-size`: the user's, else twice the sequences times their tokens, 512 or 1024 at most."""
-    given = _number(_settings(service, role), "max-cudagraph-capture-size")
+    given = _number(service.settings[part_of(role)], "max-cudagraph-capture-size")
     if given is not None:
         return given
     speculative = service.given.speculative

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from disaggc.catalog.engines import EngineSnapshot
 from disaggc.catalog.facts import ModelFacts
-from disaggc.resolve.model import ClassLoad
+from disaggc.resolve.model import ClassLoad, PartName
 from disaggc.spec.engine import Engine
 from disaggc.spec.names import SettingValue
 
-RoleName = Literal["prefill", "decode", "colocated"]
 _DEFAULT_UTILISATION = 0.9
 _SHORTEST_LIMIT = 2048
 _COUNT = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kKmM]?)")
@@ -22,7 +20,7 @@ _MULTIPLE = {"": 1, "k": 1000, "K": 1024, "m": 1_000_000, "M": 1024 * 1024}
 
 def merged_settings(
     engine: Engine, snapshot: EngineSnapshot
-) -> Mapping[RoleName, Mapping[str, SettingValue]]:
+) -> Mapping[PartName, Mapping[str, SettingValue]]:
     """Flags of each role under their canonical names; a role's own value wins, colocated takes the common ones."""
     names = {alias: flag.name for flag in snapshot.flags.values() for alias in flag.aliases}
     common = _canonical(engine.settings, names)

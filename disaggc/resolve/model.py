@@ -8,11 +8,27 @@ from typing import Literal
 
 from disaggc.catalog.engines import EngineSnapshot
 from disaggc.catalog.facts import AcceleratorFacts, FabricFacts, ModelFacts
+from disaggc.ir.plan import Role
 from disaggc.spec.model import Service, SettingValue, Spec
 from disaggc.units import Price
 
 Mode = Literal["auto", "disaggregated", "colocated", "flexible"]
 TargetKind = Literal["kubernetes", "systemd", "compose", "local"]
+
+
+PartName = Literal["prefill", "decode", "colocated"]
+"""Parts of a service whose shapes and engine settings the spec may state apart."""
+
+
+def part_of(role: Role) -> PartName:
+    """Whose settings reach a role; a flexible pool's engines are neither prefill nor decode."""
+    match role:
+        case Role.PREFILL:
+            return "prefill"
+        case Role.DECODE:
+            return "decode"
+        case Role.COLOCATED | Role.FLEXIBLE:
+            return "colocated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +129,7 @@ class ResolvedService:
     served_name: str
     max_model_len: int
     snapshot: EngineSnapshot
-    settings: Mapping[Literal["prefill", "decode", "colocated"], Mapping[str, SettingValue]]
+    settings: Mapping[PartName, Mapping[str, SettingValue]]
     classes: tuple[ClassLoad, ...]
     prefill: RoleChoices
     decode: RoleChoices

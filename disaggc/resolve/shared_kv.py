@@ -7,14 +7,11 @@ mla/flashinfer_mla.py:155-161, platforms/cuda.py:121.
 
 from __future__ import annotations
 
-from typing import Literal
-
 from disaggc.catalog.facts import AcceleratorFacts, Attention
 from disaggc.catalog.sizing import dcp_allowed, latent_cache
-from disaggc.ir.plan import Role, Shape
-from disaggc.resolve.model import ResolvedService
+from disaggc.ir.plan import Shape
+from disaggc.resolve.model import PartName, ResolvedService
 
-Part = Literal["prefill", "decode", "colocated"]
 BESIDE_STATE_SINCE = (0, 32, 0)
 """Oldest version read that shares KV of layers that stand beside recurrent ones."""
 _TOKENWISE = "FLASHINFER_MLA"
@@ -28,22 +25,11 @@ _BACKENDS = frozenset(
 """Attention backends whose decode kernels return the softmax sums that ranks exchange."""
 
 
-def part_of(role: Role) -> Part:
-    """Whose engine settings reach a role; a flexible pool's engines are neither prefill nor decode."""
-    match role:
-        case Role.PREFILL:
-            return "prefill"
-        case Role.DECODE:
-            return "decode"
-        case Role.COLOCATED | Role.FLEXIBLE:
-            return "colocated"
-
-
 def shared_kv_refusal(
     service: ResolvedService,
     shape: Shape,
     *,
-    part: Part,
+    part: PartName,
     accelerator: AcceleratorFacts,
 ) -> str | None:
     """Why engines of this shape would refuse to share KV on these accelerators; None where they do, or dcp is 1."""
@@ -70,7 +56,7 @@ def _kernels(service: ResolvedService, shape: Shape, accelerator: AcceleratorFac
 
 
 def blockwise_refusal(
-    service: ResolvedService, shape: Shape, *, part: Part, accelerator: AcceleratorFacts
+    service: ResolvedService, shape: Shape, *, part: PartName, accelerator: AcceleratorFacts
 ) -> str | None:
     """Why engines that hand KV over cannot read it as NIXL has them share it: block by block, not token by token."""
     model = service.model
@@ -87,13 +73,13 @@ def blockwise_refusal(
     )
 
 
-def _backend(service: ResolvedService, part: Part) -> str | None:
+def _backend(service: ResolvedService, part: PartName) -> str | None:
     """The attention backend that the user names; None where the engine chooses."""
     given = service.settings[part].get("attention-backend")
     return given.upper() if isinstance(given, str) and given.upper() != "AUTO" else None
 
 
-def _settings(service: ResolvedService, shape: Shape, part: Part) -> str | None:
+def _settings(service: ResolvedService, shape: Shape, part: PartName) -> str | None:
     backend = _backend(service, part)
     if backend is not None and backend not in _BACKENDS:
         return f"`attention-backend` {backend} cannot share KV (dcp {shape.dcp})"

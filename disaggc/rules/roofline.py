@@ -5,8 +5,8 @@ Deliberately hopeful, so that whatever lies below is impossible and not merely h
 
 from __future__ import annotations
 
-from disaggc.resolve.model import NodeGroupFacts, ResolvedService, ResolvedSpec
-from disaggc.rules.shapes import Part, active_parts, groups, resolved_choices
+from disaggc.resolve.model import NodeGroupFacts, PartName, ResolvedService, ResolvedSpec
+from disaggc.rules.shapes import active_parts, groups, resolved_choices
 
 
 def least_prefill_s(resolved: ResolvedSpec, service: ResolvedService, tokens: float) -> float:
@@ -40,16 +40,16 @@ def least_step_s(resolved: ResolvedSpec, service: ResolvedService) -> float:
     return weights / max(rates) / (1 + (speculative.tokens if speculative is not None else 0))
 
 
-def _tp(service: ResolvedService, part: Part, group: NodeGroupFacts) -> int:
+def _tp(service: ResolvedService, part: PartName, group: NodeGroupFacts) -> int:
     widest = max(group.per_node, group.accelerator.link_domain)
     return max((tp for tp in resolved_choices(service, part).tp or (widest,)), default=widest)
 
 
-def _pp(service: ResolvedService, part: Part, group: NodeGroupFacts) -> int:
+def _pp(service: ResolvedService, part: PartName, group: NodeGroupFacts) -> int:
     return max(resolved_choices(service, part).pp or (max(1, len(group.nodes)),))
 
 
-def _dp(service: ResolvedService, part: Part, group: NodeGroupFacts) -> int:
+def _dp(service: ResolvedService, part: PartName, group: NodeGroupFacts) -> int:
     if not service.model.is_moe:
         return 1
     return max(resolved_choices(service, part).dp or (max(1, len(group.nodes) * group.per_node),))

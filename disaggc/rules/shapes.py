@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 from disaggc.catalog.sizing import dcp_allowed
 from disaggc.ir.plan import Role, Shape
-from disaggc.resolve.model import NodeGroupFacts, ResolvedService, ResolvedSpec, RoleChoices
+from disaggc.resolve.model import NodeGroupFacts, PartName, ResolvedService, ResolvedSpec, RoleChoices
 from disaggc.spec.model import ShapeChoices
 
-Part = Literal["prefill", "decode", "colocated"]
 
-
-def active_parts(service: ResolvedService) -> tuple[Part, ...]:
+def active_parts(service: ResolvedService) -> tuple[PartName, ...]:
     """The parts of `constraints` that can matter in the service's mode."""
     match service.mode:
         case "colocated":
@@ -26,7 +23,7 @@ def active_parts(service: ResolvedService) -> tuple[Part, ...]:
             return ("prefill", "decode", "colocated")
 
 
-def written(service: ResolvedService, part: Part) -> ShapeChoices:
+def written(service: ResolvedService, part: PartName) -> ShapeChoices:
     """That part as the user wrote it."""
     return {
         "prefill": service.given.constraints.prefill,
@@ -35,7 +32,7 @@ def written(service: ResolvedService, part: Part) -> ShapeChoices:
     }[part]
 
 
-def stated_in(service: ResolvedService, part: Part) -> Part | None:
+def stated_in(service: ResolvedService, part: PartName) -> PartName | None:
     """Where that part's shapes are written: what is not said of colocated replicas is decode's. None: said already.
 
     Where decode is planned too, its own findings stand there.
@@ -47,23 +44,23 @@ def stated_in(service: ResolvedService, part: Part) -> Part | None:
     )
 
 
-def resolved_choices(service: ResolvedService, part: Part) -> RoleChoices:
+def resolved_choices(service: ResolvedService, part: PartName) -> RoleChoices:
     """That part with defaults filled."""
     return {"prefill": service.prefill, "decode": service.decode, "colocated": service.colocated}[part]
 
 
-def role_of(part: Part) -> Role:
+def role_of(part: PartName) -> Role:
     """The plan's role of that part."""
     return Role(part)
 
 
-def groups(resolved: ResolvedSpec, service: ResolvedService, part: Part) -> tuple[NodeGroupFacts, ...]:
+def groups(resolved: ResolvedSpec, service: ResolvedService, part: PartName) -> tuple[NodeGroupFacts, ...]:
     """Node groups the part may use."""
     allowed = resolved_choices(service, part).groups
     return tuple(group for group in resolved.groups if group.name in allowed)
 
 
-def widest_shapes(service: ResolvedService, part: Part, group: NodeGroupFacts) -> Iterator[Shape]:
+def widest_shapes(service: ResolvedService, part: PartName, group: NodeGroupFacts) -> Iterator[Shape]:
     """Shapes worth asking "does it fit anywhere?": where a degree is free, only its smallest and largest values.
 
     More accelerators never take more memory of one, so when none of these fits, none does.

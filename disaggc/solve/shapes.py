@@ -13,9 +13,9 @@ from disaggc.catalog.sizing import tp_allowed
 from disaggc.ir.plan import Role, Shape
 from disaggc.perf.memory import NoFit
 from disaggc.perf.models import Models
-from disaggc.resolve.model import NodeGroupFacts, ResolvedService, RoleChoices
+from disaggc.resolve.model import NodeGroupFacts, ResolvedService, RoleChoices, part_of
 from disaggc.resolve.pairing import shape_refusal
-from disaggc.resolve.shared_kv import blockwise_refusal, part_of, shared_kv_refusal
+from disaggc.resolve.shared_kv import blockwise_refusal, shared_kv_refusal
 
 _MOST_NODES = 16
 """Nodes one replica may span when nothing smaller fits."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from disaggc.diagnostics import Diagnostic, error
 from disaggc.ir.plan import Pool, Ratio, Role, ServicePlan
-from disaggc.resolve.model import ResolvedService, ResolvedSpec, RoleChoices
-from disaggc.resolve.shared_kv import blockwise_refusal, part_of, shared_kv_refusal
+from disaggc.resolve.model import ResolvedService, ResolvedSpec, RoleChoices, part_of
+from disaggc.resolve.shared_kv import blockwise_refusal, shared_kv_refusal
 
 _OF_MODE = {
     "disaggregated": {Role.PREFILL, Role.DECODE},

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from disaggc.diagnostics import Severity
 from disaggc.perf.memory import MemoryDemand, NoFit, fit
-from disaggc.resolve.model import ResolvedService, ResolvedSpec
+from disaggc.resolve.model import PartName, ResolvedService, ResolvedSpec
 from disaggc.rules.given import at
 from disaggc.rules.rule import Finding, SpecRule
-from disaggc.rules.shapes import Part, active_parts, groups, role_of, widest_shapes
+from disaggc.rules.shapes import active_parts, groups, role_of, widest_shapes
 
 
 def check(resolved: ResolvedSpec) -> Iterator[Finding]:
@@ -31,7 +31,7 @@ def check(resolved: ResolvedSpec) -> Iterator[Finding]:
                 )
 
 
-def _nearest_miss(resolved: ResolvedSpec, service: ResolvedService, part: Part) -> NoFit | None:
+def _nearest_miss(resolved: ResolvedSpec, service: ResolvedService, part: PartName) -> NoFit | None:
     demand = MemoryDemand(service.classes)
     misses: list[NoFit] = []
     for group in groups(resolved, service, part):

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from disaggc.catalog.sizing import tp_allowed
 from disaggc.diagnostics import Severity
 from disaggc.ir.plan import Shape
-from disaggc.resolve.model import ResolvedService, ResolvedSpec
+from disaggc.resolve.model import PartName, ResolvedService, ResolvedSpec
 from disaggc.resolve.shared_kv import shared_kv_refusal
 from disaggc.rules.given import at
 from disaggc.rules.rule import Finding, SpecRule
-from disaggc.rules.shapes import Part, active_parts, groups, resolved_choices, stated_in
+from disaggc.rules.shapes import active_parts, groups, resolved_choices, stated_in
 
 
 def check(resolved: ResolvedSpec) -> Iterator[Finding]:
@@ -44,7 +44,7 @@ def check(resolved: ResolvedSpec) -> Iterator[Finding]:
                 )
 
 
-def _refusal(resolved: ResolvedSpec, service: ResolvedService, *, part: Part, dcp: int) -> str | None:
+def _refusal(resolved: ResolvedSpec, service: ResolvedService, *, part: PartName, dcp: int) -> str | None:
     """None where some engine takes it; else why the widest one does not."""
     why = None
     for group in groups(resolved, service, part):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 from disaggc.ir.plan import (
     Argument,
@@ -19,7 +18,7 @@ from disaggc.ir.plan import (
     Shape,
     Value,
 )
-from disaggc.resolve.model import ResolvedService
+from disaggc.resolve.model import ResolvedService, part_of
 from disaggc.spec.model import SettingValue
 
 
@@ -54,7 +53,7 @@ def engine_arguments(
         *_sizes(service, sizes),
         *_behaviour(service, shutdown_s, transfer),
     ]
-    user = dict(service.settings[_settings_role(role)])
+    user = dict(service.settings[part_of(role)])
     kept = [a for a in own if a.flag[2:] not in user and a.flag.removeprefix("--no-") not in user]
     kept = [a for a in kept if a.flag[2:] in known or a.flag.removeprefix("--no-") in known]
     return (
@@ -65,16 +64,6 @@ def engine_arguments(
             if user[name] is not None
         ),
     )
-
-
-def _settings_role(role: Role) -> Literal["prefill", "decode", "colocated"]:
-    match role:
-        case Role.PREFILL:
-            return "prefill"
-        case Role.DECODE:
-            return "decode"
-        case Role.COLOCATED | Role.FLEXIBLE:
-            return "colocated"
 
 
 def _flag(name: str, value: Value | str | float | None = None, **where: bool) -> Argument:
