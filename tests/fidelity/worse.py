@@ -50,8 +50,9 @@ def _pairs(now: Document, committed: Document) -> Iterator[tuple[str, Mapping[st
             named = {f"{kind} in_range": share for kind, share in shares.items()}
             seen = now["ranges"].get(column, {})
             yield f"ranges {column}", named, {f"{kind} in_range": share for kind, share in seen.items()}
+    fits = "calibrated" in asked  # without fits, lines that need one are not asked for either
     for name, line in committed["lines"].items():
-        if now["lines"] and "figures" in line:
+        if "figures" in line and (name in now["lines"] or (now["lines"] and fits)):
             yield name, line["figures"], now["lines"].get(name, {}).get("figures")
 
 
