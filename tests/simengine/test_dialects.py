@@ -17,6 +17,16 @@ SLOW_LINK = Timing(
 TOKENS = [i * 13 + 7 for i in range(120)]
 
 
+def fetched_from(supply):
+    """Decode's parameters for what this prefill supplies."""
+    return {
+        "do_remote_prefill": True,
+        "remote_engine_id": supply.engine_id,
+        "remote_host": "127.0.0.1",
+        "remote_port": supply.port,
+    }
+
+
 async def both(
     p: Double, d: Double, first: dict, second: dict, *, decode_first: bool, path: str = "/v1/completions"
 ):
@@ -43,12 +53,7 @@ def test_push(decode_first):
         mono, p, d = Double(), Double(*transfer("NixlPushConnector")), Double(*transfer("NixlPushConnector"))
         async with up(mono, p, d):
             supply = p.engine.exchange.supply
-            second = {
-                "do_remote_prefill": True,
-                "remote_engine_id": supply.engine_id,
-                "remote_host": "127.0.0.1",
-                "remote_port": supply.port,
-            }
+            second = fetched_from(supply)
             _, reply = await both(p, d, PREFILL, second, decode_first=decode_first)
             assert ids(reply) == ids(await mono.complete(TOKENS))
             await until(lambda: p.leases == 0)
@@ -125,12 +130,7 @@ def test_decode_waits_for_a_prefill_that_never_comes_until_its_client_leaves():
         p, d = Double(*transfer("NixlPushConnector")), Double(*transfer("NixlPushConnector"))
         async with up(p, d):
             supply = p.engine.exchange.supply
-            second = {
-                "do_remote_prefill": True,
-                "remote_engine_id": supply.engine_id,
-                "remote_host": "127.0.0.1",
-                "remote_port": supply.port,
-            }
+            second = fetched_from(supply)
             asking = asyncio.ensure_future(d.complete(TOKENS, kv_transfer_params=second))
             await until(lambda: d.engine.scheduler.fetching)
             await asyncio.sleep(0.3)
@@ -156,12 +156,7 @@ def test_a_prefill_that_is_lost_while_it_writes_fails_the_decode(tmp_path):
         p, d = Double(*flags), Double(*flags)
         async with up(p, d):
             supply = p.engine.exchange.supply
-            second = {
-                "do_remote_prefill": True,
-                "remote_engine_id": supply.engine_id,
-                "remote_host": "127.0.0.1",
-                "remote_port": supply.port,
-            }
+            second = fetched_from(supply)
             legs = asyncio.ensure_future(both(p, d, PREFILL, second, decode_first=True))
             await until(lambda: d.engine.exchange.in_progress)
             supply.close()
