@@ -9,31 +9,12 @@ from functools import lru_cache
 
 import msgspec
 
+from disaggc.proxy.logline import Entry
+
 MAX_PENDING = 65536
 _TEXT = 256
 """Bytes of a path or method that are logged."""
 _encode_lines = msgspec.json.Encoder().encode_lines
-
-
-class Entry(msgspec.Struct, rename={"workload": "class"}, gc=False):
-    """What there is to say about one request, as its line has it; times in milliseconds, `time` in s since 1970."""
-
-    time: float = 0.0
-    request: str = ""
-    method: str = ""
-    path: str = ""
-    workload: str = ""
-    status: int = 0
-    outcome: str = ""
-    prefill: str = ""
-    decode: str = ""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    retries: int = 0
-    queue_ms: float = 0.0
-    prefill_ms: float = 0.0
-    ttft_ms: float = 0.0
-    total_ms: float = 0.0
 
 
 @lru_cache(maxsize=256)

@@ -96,14 +96,14 @@ class Arrival(Exchange):
     def _admit(self, tokens: float, now: float) -> None:
         service, ask = self.service, self.ask
         # Whole numbers, so that what was in flight adds up to nought.
-        self.prompt_tokens = tokens = round(tokens)
+        tokens = self.prompt_tokens = float(round(tokens))
         bounds = service.bounds
         self.remote = service.fleet.disaggregated and ask.single and tokens >= bounds.hand_over_from
         if bounds.affinity or bounds.cache_counts:
             self._read_prefix()
         mean = service.mean_output
         limit = ask.output_limit
-        wanted = self.wanted = tokens + (limit if limit and limit < mean else round(mean))
+        wanted = self.wanted = tokens + float(limit if limit and limit < mean else round(mean))
         replica = service.gate.admit(wanted, self.prefix, now, remote=self.remote)
         if replica is not None:
             self.held = replica

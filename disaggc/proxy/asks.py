@@ -44,7 +44,7 @@ _TOKEN_IDS = re.compile(rb"\[\s*(?:\[\s*)?\d")
 _LIST_OF_LISTS = re.compile(rb"\[\s*\[")
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class Api:
     """One of the generation calls; there is one object for each."""
 
@@ -92,7 +92,8 @@ The letters ahead keep the search as fast as that for one word: on 100 kB of tex
 """
 
 
-class Ask(msgspec.Struct, eq=False):
+@dataclass(eq=False)
+class Ask:
     """One generation request."""
 
     api: Api

@@ -5,9 +5,8 @@ Says what each answer leads to, and decides nothing about retries.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
-
-from msgspec.structs import replace
 
 from disaggc.proxy.accesslog import in_ms
 from disaggc.proxy.board import PerClass, PerReplica, Timing

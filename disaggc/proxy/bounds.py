@@ -13,7 +13,7 @@ HELD_BYTES = 256 << 20
 """Bodies on their way that one worker holds at most, bytes: eight of the largest size by default."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bounds:
     """Of one generation; times in seconds, lengths in tokens, sizes in bytes."""
 

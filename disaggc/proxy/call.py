@@ -5,10 +5,9 @@ Driven by its connection's callbacks: no task, no future, no timer. Its owner ca
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
-
-import msgspec
 
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import LegError
@@ -43,7 +42,8 @@ class Prefiller(Caller, Protocol):
         """Hang up, and release what an answer on its way says."""
 
 
-class Terms(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Terms:
     """How a call is made; the same for many."""
 
     seconds: float

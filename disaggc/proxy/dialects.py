@@ -31,7 +31,7 @@ class Handover(NamedTuple):
     """Unique over all proxies; only where the dialect pairs legs by it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Protocol:
     """How one dialect runs its legs; parameters as JSON texts."""
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 
+from disaggc.proxy.engine_json import Counts, OnlyUsage
 from disaggc.proxy.eventstream import split_events, value_of
 from disaggc.proxy.framing import BadAnswerError, chunk_length, dechunk
 
@@ -32,49 +33,13 @@ class UnscrubbableError(ValueError):
     """KV parameters whose end is not in sight: the answer must be cut."""
 
 
-class Usage(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Usage:
     """Token counts of one answer."""
 
     prompt: int
     completion: int
     cached: int
-
-
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-
-
-class Counts(msgspec.Struct):
-    """An answer's `usage`, by the names of every API."""
-
-    prompt_tokens: int | None = None
-    input_tokens: int | None = None
-    completion_tokens: int | None = None
-    output_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-    input_tokens_details: _Details | None = None
-    cache_read_input_tokens: int | None = None
-
-    @property
-    def prompt(self) -> int:
-        """Prompt tokens; 0 = not said."""
-        return self.prompt_tokens or self.input_tokens or 0
-
-    @property
-    def completion(self) -> int:
-        """Generated tokens; 0 = not said."""
-        return self.completion_tokens or self.output_tokens or 0
-
-    @property
-    def cached(self) -> int | None:
-        """Prompt tokens that were cached; None = not said."""
-        details = self.prompt_tokens_details or self.input_tokens_details
-        return details.cached_tokens if details is not None else self.cache_read_input_tokens
-
-
-class _OnlyUsage(msgspec.Struct):
-    choices: list[Raw]
-    usage: Counts
 
 
 def scrub(data: bytes) -> tuple[bytes, int]:
@@ -111,7 +76,7 @@ def events_of(framed: bytes) -> list[dict[str, Any]]:
     return [said for event in split_events(dechunk(framed)) if (said := object_of(event)) is not None]
 
 
-_ONLY_USAGE = msgspec.json.Decoder(_OnlyUsage)
+_ONLY_USAGE = msgspec.json.Decoder(OnlyUsage)
 
 
 def is_failure(answer: dict[str, Any]) -> bool:
@@ -180,7 +145,8 @@ def usage_apart(framed: bytes) -> tuple[bytes, Usage] | None:
     if said.choices or framed[end - 2 : end] != b"\n\n":
         return None
     counts = said.usage
-    return framed[:line] + framed[end + 2 :], Usage(counts.prompt, counts.completion, counts.cached or 0)
+    completion = counts.completion_tokens or counts.output_tokens or 0
+    return framed[:line] + framed[end + 2 :], Usage(prompt_of(counts), completion, cached_of(counts) or 0)
 
 
 notable_in = re.compile(
@@ -197,6 +163,17 @@ _HARMLESS = frozenset({PARAMS, USAGE})
 def may_have_failed(words: Iterable[bytes]) -> bool:
     """Whether one of the words that `notable_in` found may say a failure; only then is it worth decoding events."""
     return not _HARMLESS.issuperset(words)
+
+
+def prompt_of(counts: Counts) -> int:
+    """Prompt tokens; 0 = not said."""
+    return counts.prompt_tokens or counts.input_tokens or 0
+
+
+def cached_of(counts: Counts) -> int | None:
+    """Prompt tokens that were cached; None = not said."""
+    details = counts.prompt_tokens_details or counts.input_tokens_details
+    return details.cached_tokens if details is not None else counts.cache_read_input_tokens
 
 
 def usage_of(data: bytes) -> Usage | None:

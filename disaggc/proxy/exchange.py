@@ -10,10 +10,11 @@ import time
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from disaggc.proxy.accesslog import Entry, in_ms, text
+from disaggc.proxy.accesslog import in_ms, text
 from disaggc.proxy.board import PerClass, Timing, Total
 from disaggc.proxy.call import Call
 from disaggc.proxy.failures import LegError, RefusedError
+from disaggc.proxy.logline import Entry
 from disaggc.proxy.members import LARGE
 from disaggc.proxy.outbox import FEW
 from disaggc.proxy.requests import Request, answer_head, error_body, forwarded, request_id

@@ -146,7 +146,7 @@ class Replica:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class WorkerView:
     """What a worker has that all its fleets share."""
 

@@ -25,7 +25,7 @@ class BadAnswerError(ValueError):
     """The engine's answer is not HTTP."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Head:
     """What the proxy needs of a status line and headers."""
 

@@ -15,7 +15,7 @@ from disaggc.proxy.tally import Tally
 from disaggc.routing.admission import ServedRate, WaitingLine, has_room
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Wish:
     """What a waiting request wants: room for `tokens`, near its prefix."""
 

@@ -29,8 +29,8 @@ _MAX_PIECES = 64
 """Of a body, kept apart; later ones are joined at once, or chunks of two bytes would take 30 times their size."""
 
 
-class Intake(asyncio.Protocol):
-    """Bytes in, requests out."""
+class Intake:
+    """Bytes in, requests out: a protocol of asyncio, but not derived from it, as compiled classes cannot be."""
 
     __slots__ = (
         "_began", "_body", "_body_size", "_counted", "_field_bytes", "_headers", "_in_body", "_offered", "_old",

@@ -9,7 +9,7 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
-from typing import Protocol
+from typing import Protocol, cast
 
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.outbox import Outbox
@@ -75,9 +75,10 @@ class ConnectionPool:
 
     async def _open(self, opener: Opener, timeout_s: float) -> None:
         try:
+            connection = Connection(self)
             async with asyncio.timeout(timeout_s):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(self), self._host, self._port, ssl=self._tls
+                await asyncio.get_running_loop().create_connection(
+                    lambda: cast("asyncio.Protocol", connection), self._host, self._port, ssl=self._tls
                 )
         except TimeoutError:
             opener.failed(LegError("connect", status=504, sent=False))

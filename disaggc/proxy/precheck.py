@@ -10,6 +10,7 @@ import msgspec
 from disaggc.proxy.answers import Answer
 from disaggc.proxy.asks import Ask
 from disaggc.proxy.board import Total
+from disaggc.proxy.engine_json import Counted
 from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.service import Service
 from disaggc.routing.length import LengthVerdict
@@ -64,15 +65,11 @@ def _too_long(service: Service, ask: Ask, tokens: str) -> RefusedError:
     )
 
 
-class _Counted(msgspec.Struct):
-    count: int
-
-
 def counted(answer: Answer) -> int | None:
     """The engine's own count of a prompt; None when it gave none, then the engine decides."""
     if answer.head.status != 200:
         return None
     try:
-        return msgspec.json.decode(answer.body, type=_Counted).count
+        return msgspec.json.decode(answer.body, type=Counted).count
     except msgspec.DecodeError:
         return None

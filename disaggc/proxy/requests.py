@@ -6,9 +6,8 @@ import json
 import random
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-
-import msgspec
 
 from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.members import LARGE, Body
@@ -38,7 +37,8 @@ _OF_MESSAGES = {
 """Types of errors where Anthropic has another word than OpenAI, or none of ours."""
 
 
-class Request(msgspec.Struct, eq=False):
+@dataclass(eq=False)
+class Request:
     """One request of a client; header names in lower case, each once."""
 
     method: bytes

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
-
-import msgspec
 
 from disaggc.proxy.asks import MESSAGES, RESPONSES, Api
 from disaggc.proxy.board import Timing, Total
@@ -42,7 +41,8 @@ if TYPE_CHECKING:
 _NO_CHOICES = b'"choices":[]'
 
 
-class Changes(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Changes:
     """What of the engine's stream is not for the client as it is."""
 
     api: Api

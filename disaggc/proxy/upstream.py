@@ -22,8 +22,8 @@ Begun = Callable[[bytes], bool]
 """Whether these first events of a stream are something to tell the asker of."""
 
 
-class Connection(asyncio.Protocol):
-    """One connection to an engine."""
+class Connection:
+    """One connection to an engine: a protocol of asyncio, but not derived from it, as compiled classes cannot be."""
 
     __slots__ = (
         "_asker", "_begun", "_borders", "_got", "_head", "_left", "_parts", "_pool", "_requests", "_sink", "_spent",
@@ -211,6 +211,12 @@ class Connection(asyncio.Protocol):
         self._pool.outbox.flush()
         if self._transport is not None and self._transport.can_write_eof():
             self._transport.write_eof()
+
+    def pause_writing(self) -> None:
+        """An engine takes a large prompt slowly: it waits in the transport, as there is no more to send after it."""
+
+    def resume_writing(self) -> None:
+        """It has taken it."""
 
     # --- state ---
 

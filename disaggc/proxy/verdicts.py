@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from dataclasses import dataclass
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Raw
 
 from disaggc.proxy.answers import Answer
+from disaggc.proxy.engine_json import Kept, Prefilled, Whole
 from disaggc.proxy.events import (
-    Counts,
+    cached_of,
     events_of,
     is_complete,
     is_failed,
     is_failure,
     may_have_failed,
     notable_in,
+    prompt_of,
 )
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.members import encode
@@ -61,41 +63,29 @@ def _stream_fault(answer: Answer) -> LegError | None:
     return None
 
 
-class _Choice(msgspec.Struct):
-    finish_reason: Any = None
+_WHOLE = msgspec.json.Decoder(Whole)
+_PREFILLED = msgspec.json.Decoder(Prefilled)
 
 
-class _Whole(msgspec.Struct):
-    """What the calls that generate answer with, by every API."""
-
-    error: Any = None
-    type: Any = None
-    status: Any = None
-    stop_reason: Any = None
-    choices: list[_Choice] | UnsetType | None = UNSET
-    output: Raw = Raw()
-    content: Raw = Raw()
-
-    def failed(self) -> bool:
-        """As `is_failure`, of an answer in one piece."""
-        if self.error or is_failed(self.type) or is_failed(self.status) or is_failed(self.stop_reason):
+def _has_failed(said: Whole) -> bool:
+    """As `is_failure`, of an answer in one piece."""
+    if said.error or is_failed(said.type) or is_failed(said.status) or is_failed(said.stop_reason):
+        return True
+    for choice in said.choices or ():  # noqa: SIM110 - `any` costs 1.4 us
+        if is_failed(choice.finish_reason):
             return True
-        for choice in self.choices or ():  # noqa: SIM110 - `any` costs 1.4 us
-            if is_failed(choice.finish_reason):
-                return True
-        return False
+    return False
 
 
-class _Prefilled(_Whole):
-    """The same of prefill, with what it hands over."""
-
-    kv_transfer_params: Raw = Raw(b"null")
-    prompt_token_ids: Raw = Raw(b"null")
-    usage: Counts | None = None
-
-
-_WHOLE = msgspec.json.Decoder(_Whole)
-_PREFILLED = msgspec.json.Decoder(_Prefilled)
+def _is_complete(kept: Kept) -> bool:
+    """Whether decode can fetch by it: as `params_fault`."""
+    return (
+        kept.do_remote_prefill is True
+        and kept.remote_engine_id is not None
+        and kept.remote_host is not None
+        and kept.remote_port is not None
+        and bytes(kept.remote_block_ids) not in _NOTHING
+    )
 
 
 def _whole_fault(body: bytes) -> LegError | None:
@@ -104,41 +94,21 @@ def _whole_fault(body: bytes) -> LegError | None:
         said = _WHOLE.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return LegError("bad-answer")
-    if said.failed():
+    if _has_failed(said):
         return LegError("aborted")
     if said.choices is not UNSET:
         return None if said.choices else LegError("aborted")
     return None if said.output or said.content else LegError("bad-answer")
 
 
-class _Kept(msgspec.Struct):
-    """What prefill says of the KV it keeps, as far as it matters here; the lists of blocks are not decoded."""
-
-    remote_block_ids: Raw = Raw(b"null")
-    remote_engine_id: Any = None
-    remote_host: Any = None
-    remote_port: Any = None
-    do_remote_prefill: Any = None
-    remote_prefill_cached_tokens: Any = None
-
-    def complete(self) -> bool:
-        """Whether decode can fetch by it: as `params_fault`."""
-        return (
-            self.do_remote_prefill is True
-            and self.remote_engine_id is not None
-            and self.remote_host is not None
-            and self.remote_port is not None
-            and bytes(self.remote_block_ids) not in _NOTHING
-        )
-
-
-_KEPT = msgspec.json.Decoder(_Kept)
+_KEPT = msgspec.json.Decoder(Kept)
 _MEMBERS = msgspec.json.Decoder(dict[str, Raw])
 _NULL = b"null"
 _NOTHING = frozenset({b"null", b"[]", b"[[]]"})
 
 
-class Handed(msgspec.Struct):
+@dataclass
+class Handed:
     """What a prefill hands over."""
 
     params: Raw
@@ -157,7 +127,7 @@ def handed_over(body: bytes, dialect: Dialect) -> Handed | LegError:
     try:
         said = _PREFILLED.decode(body)
         params, ids = said.kv_transfer_params, said.prompt_token_ids
-        if said.failed():
+        if _has_failed(said):
             return LegError("aborted")
         if bytes(params) == _NULL:
             return LegError("no-params")
@@ -166,9 +136,9 @@ def handed_over(body: bytes, dialect: Dialect) -> Handed | LegError:
             params = Raw(encode({**_MEMBERS.decode(params), "prompt_token_ids": ids}))
     except (msgspec.DecodeError, RecursionError):
         return LegError("bad-answer")
-    if dialect is _NIXL and not kept.complete():
+    if dialect is _NIXL and not _is_complete(kept):
         return LegError("no-params")
     usage, cached = said.usage, kept.remote_prefill_cached_tokens
     if not isinstance(cached, int):
-        cached = usage.cached if usage is not None else None
-    return Handed(params, usage.prompt if usage is not None else 0, cached)
+        cached = cached_of(usage) if usage is not None else None
+    return Handed(params, prompt_of(usage) if usage is not None else 0, cached)

@@ -17,6 +17,7 @@ import ssl
 import sys
 from contextlib import suppress
 from time import monotonic
+from typing import cast
 
 import uvloop
 
@@ -122,7 +123,7 @@ class Worker:
         service.fleet.part(self._apart)
         fronts = self._fronts
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Front(service, fronts, serve),
+            lambda: cast("asyncio.Protocol", Front(service, fronts, serve)),
             sock=self._listener,
             backlog=BACKLOG,
             ssl=tls,

@@ -70,7 +70,7 @@ class WaitingLine(Generic[T]):
         return len(self.entries)
 
 
-@dataclass(slots=True)
+@dataclass
 class ServedRate:
     """Completions per second, forgetting with time constant `horizon_s`; gives an honest Retry-After."""
 

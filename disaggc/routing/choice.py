@@ -35,7 +35,7 @@ class Candidate(Protocol):
 C = TypeVar("C", bound=Candidate)
 
 
-@dataclass(slots=True)
+@dataclass
 class Chooser:
     """One policy with the little memory it needs; `random` gives uniform numbers in [0, 1)."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(slots=True)
+@dataclass
 class Circuit:
     """Opens after `threshold` failures in a row; after `rest_s` one request may try it."""
 

@@ -25,7 +25,7 @@ class LengthVerdict(StrEnum):
     """Within 10 % of the limit: only a tokenizer can tell."""
 
 
-@dataclass(slots=True)
+@dataclass
 class LengthRatio:
     """Tokens per byte: exponentially weighted mean and variance."""
 

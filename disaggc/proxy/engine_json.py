@@ -1,0 +1,79 @@
+"""What stands in engines' answers, as far as it matters here: the shapes that msgspec decodes them into.
+
+Apart from what uses them, as msgspec makes these classes and mypyc must not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+
+class Details(msgspec.Struct):
+    """What some APIs say of the prompt's tokens."""
+
+    cached_tokens: int | None = None
+
+
+class Counts(msgspec.Struct):
+    """An answer's `usage`, by the names of every API."""
+
+    prompt_tokens: int | None = None
+    input_tokens: int | None = None
+    completion_tokens: int | None = None
+    output_tokens: int | None = None
+    prompt_tokens_details: Details | None = None
+    input_tokens_details: Details | None = None
+    cache_read_input_tokens: int | None = None
+
+
+class OnlyUsage(msgspec.Struct):
+    """The event that a client asks for with `include_usage`."""
+
+    choices: list[Raw]
+    usage: Counts
+
+
+class Choice(msgspec.Struct):
+    """One of the answers to a prompt."""
+
+    finish_reason: Any = None
+
+
+class Whole(msgspec.Struct):
+    """What the calls that generate answer with, by every API."""
+
+    error: Any = None
+    type: Any = None
+    status: Any = None
+    stop_reason: Any = None
+    choices: list[Choice] | UnsetType | None = UNSET
+    output: Raw = Raw()
+    content: Raw = Raw()
+
+
+class Prefilled(Whole):
+    """The same of prefill, with what it hands over."""
+
+    kv_transfer_params: Raw = Raw(b"null")
+    prompt_token_ids: Raw = Raw(b"null")
+    usage: Counts | None = None
+
+
+class Kept(msgspec.Struct):
+    """What prefill says of the KV it keeps; the lists of blocks are not decoded."""
+
+    remote_block_ids: Raw = Raw(b"null")
+    remote_engine_id: Any = None
+    remote_host: Any = None
+    remote_port: Any = None
+    do_remote_prefill: Any = None
+    remote_prefill_cached_tokens: Any = None
+
+
+class Counted(msgspec.Struct):
+    """What `/tokenize` answers."""
+
+    count: int
