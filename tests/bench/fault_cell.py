@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from disaggc.routing.table import Dialect
+from tests.bench.fault_left import folder_of
 from tests.bench.fault_network import Network
 from tests.bench.fault_rows import MOMENTS, Row
 from tests.bench.fault_stack import DEADLINE_S, LEASE_S, Seen, Stack, expected_text
+from tests.ports import own_block
 
 SETTLE_S = LEASE_S + 4.0
 """After this long no block may be kept for anybody."""
@@ -161,7 +163,7 @@ class Kind:
 
 @contextlib.contextmanager
 def stack_up(kind: Kind = Kind(), number: int = 0) -> Iterator[Stack]:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix=folder_of(own_block())) as folder:
         network = Network(number) if kind.cable else None
         stack = Stack(Path(folder), dialect=kind.dialect, network=network)
         try:

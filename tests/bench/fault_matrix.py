@@ -10,6 +10,7 @@ deadline, within 30 s. Those at the engines once it is over. And all of them onc
 stack, when nothing has been asked for that long.
 
 Rows are said on stderr as they are done, tables on stdout at the end; --write keeps docs/benchmarks/fault-matrix.md.
+SIGTERM and Ctrl-C end all of it at once; what a killed run left is removed when the next one begins (fault_left).
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ import sys
 import threading
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
 from tests.bench.fault_cell import SOCKETS_S, Cell, Kind, cell, stack_up
+from tests.bench.fault_left import clear_left, end_by_signals
 from tests.bench.fault_network import unavailable
 from tests.bench.fault_page import PAGE, Result, commit, line
 from tests.bench.fault_rows import ALL_DIALECTS, ROWS, Row
@@ -138,6 +140,9 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="keep the page")
     options = parser.parse_args()
+    end_by_signals()
+    for left in clear_left():
+        print(f"a run that was killed left {left}: removed", file=sys.stderr)
     todo, missing = planned([row for row in ROWS if options.rows in row.name])
     todo = {
         kind: [row for row in rows if any(options.column in c for c in row.moments(kind.dialect))]
@@ -151,7 +156,10 @@ def main() -> int:
     result = Result(side_by_side=options.stacks, skipped=skipped, commit=commit())
     work, load = Work(todo, column=options.column, result=result), os.getloadavg()[0]
     with ThreadPoolExecutor(options.stacks) as pool:
-        for task in [pool.submit(work.run) for _ in range(options.stacks)]:
+        tasks = [pool.submit(work.run) for _ in range(options.stacks)]
+        while wait(tasks, timeout=0.2).not_done:
+            pass  # a signal that a thread took is acted on by this one, once it does something
+        for task in tasks:
             task.result()
     result.minutes, result.load = (time.monotonic() - work.begun) / 60, (load, os.getloadavg()[0])
     if options.write:
@@ -166,7 +174,7 @@ def told(result: Result) -> str:
         {
             "schema": "disaggc.bench-faults/v3",
             "commit": result.commit,
-            "deadline_s": DEADLINE_S,
+            "deadlefts": DEADLINE_S,
             "sockets_after_s": SOCKETS_S,
             "minutes": round(result.minutes, 1),
             "stacks": result.stacks,

@@ -10,6 +10,9 @@ import shutil
 import subprocess
 from dataclasses import dataclass, field
 
+from tests.bench.fault_left import network_of
+from tests.ports import own_block
+
 NOBODY = "02:00:00:00:00:01"
 
 
@@ -19,7 +22,7 @@ def unavailable() -> str | None:
         return "no `ip` (iproute2) on this machine"
     if os.geteuid() != 0:
         return "network namespaces need root"
-    name = f"dgprobe{os.getpid() % 10000}"
+    name = f"{network_of(own_block())}probe"
     tried = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
     if tried.returncode:
         return f"`ip netns add` fails: {tried.stderr.strip()}"
@@ -33,7 +36,10 @@ def _ip(*words: str, check: bool = True) -> None:
 
 @dataclass
 class Network:
-    """A bridge with engines behind cables. number: distinguishes the networks of one process."""
+    """A bridge with engines behind cables. number: distinguishes the networks of one process.
+
+    The names say whose they are: `fault_left` removes those of a run that was killed.
+    """
 
     number: int
     hosts: dict[str, str] = field(default_factory=dict)
@@ -41,7 +47,7 @@ class Network:
 
     @property
     def _tag(self) -> str:
-        return f"dg{os.getpid() % 10000}{self.number}"
+        return f"{network_of(own_block())}{self.number}"
 
     def build(self, names: tuple[str, ...]) -> None:
         """The bridge, and a namespace with an address for each engine."""
@@ -60,9 +66,9 @@ class Network:
             _ip("-n", space, "link", "set", "lo", "up")
 
     def _free(self) -> int:
-        """A /24 that no other network has, such as one whose run was killed and left it."""
+        """A /24 that no other network of this machine has."""
         said = subprocess.run(["ip", "-o", "-4", "addr"], capture_output=True, text=True, check=True).stdout
-        first = os.getpid() * 7 + self.number
+        first = own_block() * 16 + self.number
         return next(n % 250 for n in range(first, first + 250) if f" 10.213.{n % 250}.1/" not in said)
 
     def space(self, name: str) -> str:

@@ -6,15 +6,12 @@ Engines may stand in network namespaces of their own, so that a cable can be pul
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
-import os
 import re
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from dataclasses import dataclass, field
@@ -27,6 +24,7 @@ from disaggc.routing.table import Dialect
 from disaggc.simengine.timing import DecodeTimes, KvTimes, PrefillTimes, Timing
 from disaggc.simengine.tokens import WORDS, Continuation, digests, tokenize
 from tests.bench.fault_network import Network
+from tests.ports import HERE, free_port, marked
 
 TOKENS = 12
 LEASE_S = 3
@@ -43,51 +41,8 @@ TIMEOUTS = {
     "client_read_s": 2.0, "client_write_s": 2.0, "idle_client_s": 2.0, "idle_upstream_s": 1.0, "drain_s": 3.0,
 }  # fmt: skip
 NAMES = ("p0", "p1", "d0", "d1")
-HERE = "127.0.0.1"
 LISTENING = "0A"
 PROGRAM = [sys.executable, "-c", "from disaggc.cli.entry import run; run()"]
-
-
-class Ports:
-    """A block of ports that no other run on this machine takes from; below the range of outgoing connections.
-
-    A struck process must get its own port again, so a port that is free for a moment is not anybody's.
-    """
-
-    first, size, blocks = 23_000, 1000, 9
-
-    def __init__(self) -> None:
-        self._mark = socket.socket(socket.AF_UNIX)
-        for block in range(self.blocks):
-            with contextlib.suppress(OSError):
-                self._mark.bind(f"\0disaggc-test-ports-{block}")  # gone with the process, whatever ends it
-                begin = self.first + block * self.size
-                self._left = iter(range(begin, begin + self.size))
-                return
-        raise RuntimeError("other runs have every block of ports")
-
-    def take(self) -> int:
-        """One nobody listens on, never the same twice."""
-        for port in self._left:
-            with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-                return port
-        raise RuntimeError("no port is left in the block")
-
-
-@functools.cache
-def ports() -> Ports:
-    """Those of this process."""
-    return Ports()
-
-
-_TAKING = threading.Lock()
-"""Stacks start in threads: two that asked first at once would each have got a block, and one of them lost its mark."""
-
-
-def free_port() -> int:
-    """A port of this process's block."""
-    with _TAKING:
-        return ports().take()
 
 
 def call(
@@ -144,7 +99,7 @@ class Engine:
             },
         }  # fmt: skip
         env = {
-            **os.environ,
+            **marked(),
             "VLLM_NIXL_SIDE_CHANNEL_HOST": self.host,
             "VLLM_NIXL_SIDE_CHANNEL_PORT": str(self.side),
             "VLLM_MOONCAKE_BOOTSTRAP_PORT": str(self.bootstrap),
@@ -289,8 +244,9 @@ class Stack:
     def start_proxy(self) -> None:
         with (self.folder / "proxy.log").open("ab") as log:
             self.proxy = subprocess.Popen(
-                [*PROGRAM, "proxy", "--config", str(self.folder / "routing.json")], stdout=log, stderr=log
-            )
+                [*PROGRAM, "proxy", "--config", str(self.folder / "routing.json")],
+                env=marked(), stdout=log, stderr=log,
+            )  # fmt: skip
 
     def well(self) -> None:
         """Everything answers again, over the preferred pair and over the other."""

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from disaggc.simengine.timing import DecodeTimes, KvTimes, PrefillTimes, Timing
-from tests.bench.fault_stack import PROGRAM, call, free_port
+from tests.bench.fault_stack import PROGRAM, call
 from tests.bench.proxy import children, cpu_s, descriptors, rss_bytes, running
 from tests.bench.proxy_streams import END_S, OPEN_S, client, outcome, said
 from tests.bench.stages import stage
+from tests.ports import free_port
 
 TOKENS, STEP_S, INTERVAL = 240, 0.4, 16
 """Every stream lasts 96 s, longer than opening all of them takes, and says something every 6.4 s."""

@@ -10,6 +10,7 @@ import pytest
 from disaggc.routing.table import Dialect
 from disaggc.simengine.faults import Kind
 from tests.bench.fault_cell import Cell, cell, judge, stack_up
+from tests.bench.fault_left import clear_left
 from tests.bench.fault_rows import ALL_DIALECTS, ROWS
 from tests.bench.fault_stack import Seen
 
@@ -24,6 +25,7 @@ CELLS = (
 
 @pytest.fixture(scope="module")
 def stack():
+    clear_left()
     with stack_up() as found:
         yield found
 

@@ -13,6 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 from tests.bench.fault_cell import settle, stack_up
+from tests.bench.fault_left import clear_left
 from tests.bench.fault_stack import Seen, Stack, expected_text
 from tests.soak.part import Part
 
@@ -59,6 +60,7 @@ def run() -> Part:
     """Load and faults over the whole time, then what is left."""
     outcomes: Counter[str] = Counter()
     struck: Counter[str] = Counter()
+    clear_left()
     with stack_up() as stack:
         begun = time.monotonic()
         end = begun + MINUTES * 60

@@ -7,7 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-from tests.bench.fault_stack import Ports, free_port, ports
+from tests.ports import FIRST, SIZE, free_port, ports
 
 
 def test_threads_that_ask_at_once_share_a_block_and_no_port():
@@ -21,16 +21,16 @@ def test_threads_that_ask_at_once_share_a_block_and_no_port():
     with ThreadPoolExecutor(8) as pool:
         taken = [port for found in pool.map(take, range(8)) for port in found]
     assert len(set(taken)) == 80
-    assert max(taken) - min(taken) < Ports.size
+    assert max(taken) - min(taken) < SIZE
 
 
 def test_another_process_takes_from_another_block():
     ours = free_port()
     told = subprocess.run(
-        [sys.executable, "-c", "from tests.bench.fault_stack import free_port; print(free_port())"],
+        [sys.executable, "-c", "from tests.ports import free_port; print(free_port())"],
         capture_output=True,
         text=True,
         check=True,
     )
-    block = [(port - Ports.first) // Ports.size for port in (ours, int(told.stdout))]
+    block = [(port - FIRST) // SIZE for port in (ours, int(told.stdout))]
     assert block[0] != block[1]
