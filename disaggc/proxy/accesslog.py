@@ -6,15 +6,16 @@ import asyncio
 import os
 from contextlib import suppress
 from functools import lru_cache
+from typing import Final
 
 import msgspec
 
 from disaggc.proxy.logline import Entry
 
-MAX_PENDING = 65536
-_TEXT = 256
+MAX_PENDING: Final = 65536
+_TEXT: Final = 256
 """Bytes of a path or method that are logged."""
-_encode_lines = msgspec.json.Encoder().encode_lines
+_encode_lines: Final = msgspec.json.Encoder().encode_lines
 
 
 @lru_cache(maxsize=256)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from disaggc.proxy.board import Total
 from disaggc.proxy.call import Call, Terms
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from disaggc.proxy.front import Front
     from disaggc.proxy.service import Service
 
-PASSED = {
+PASSED: Final = {
     b"/v1/models": b"GET", b"/version": b"GET", b"/tokenize": b"POST", b"/detokenize": b"POST",
     b"/v1/embeddings": b"POST", b"/pooling": b"POST", b"/classify": b"POST", b"/score": b"POST", b"/v1/score": b"POST",
     b"/rerank": b"POST", b"/v1/rerank": b"POST", b"/v2/rerank": b"POST", b"/v2/embed": b"POST",
     b"/v1/messages/count_tokens": b"POST",
 }  # fmt: skip
 """What may be passed on; everything else an engine offers (scaling, sleeping, adapters, profiles) stays private."""
-_STORED = re.compile(rb"/v1/responses/[A-Za-z0-9_\-]{1,128}(/cancel)?")
+_STORED: Final = re.compile(rb"/v1/responses/[A-Za-z0-9_\-]{1,128}(/cancel)?")
 
 
 def is_stored(path: bytes, method: bytes) -> bool:

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from disaggc.proxy.accesslog import in_ms
-from disaggc.proxy.asks import APIS, Ask, parse_ask
+from disaggc.proxy.asks import APIS, Ask
 from disaggc.proxy.board import Timing, Total
 from disaggc.proxy.call import Call, Terms
 from disaggc.proxy.exchange import Exchange
@@ -59,7 +59,7 @@ class Arrival(Exchange):
     def begin(self) -> None:
         """Read the body, and admit it."""
         service = self.service
-        ask = self.ask = parse_ask(self.api, self.request.body)
+        ask = self.ask = Ask(self.api, self.request.body)
         self.request.body = b""
         if ask.stripped:
             service.tally.cells[Total.PARAMS_STRIPPED] += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 from msgspec import Raw
@@ -29,19 +30,21 @@ from disaggc.proxy.members import (
     without_identity,
 )
 
-_PROMPTS = msgspec.json.Decoder(list[Raw])
-_ONE, _TRUE, _FALSE = Raw(b"1"), Raw(b"true"), Raw(b"false")
-_WITH_USAGE = Raw(b'{"include_usage":true}')
+_PROMPTS: Final = msgspec.json.Decoder(list[Raw])
+_ONE: Final = Raw(b"1")
+_TRUE: Final = Raw(b"true")
+_FALSE: Final = Raw(b"false")
+_WITH_USAGE: Final = Raw(b'{"include_usage":true}')
 
-_PREFILL_DROPS = IDENTITY | {
+_PREFILL_DROPS: Final = IDENTITY | {
     "stream", "stream_options", "max_tokens", "max_completion_tokens", "max_output_tokens",
     "min_tokens", "min_completion_tokens", "n", "best_of", "use_beam_search",
     "logprobs", "top_logprobs", "prompt_logprobs", "echo", "return_token_ids", XARGS,
 }  # fmt: skip
-_STOPS = frozenset({"stop", "stop_token_ids", "ignore_eos", "stop_sequences"})
-_LIST = re.compile(rb"\[")
-_TOKEN_IDS = re.compile(rb"\[\s*(?:\[\s*)?\d")
-_LIST_OF_LISTS = re.compile(rb"\[\s*\[")
+_STOPS: Final = frozenset({"stop", "stop_token_ids", "ignore_eos", "stop_sequences"})
+_LIST: Final = re.compile(rb"\[")
+_TOKEN_IDS: Final = re.compile(rb"\[\s*(?:\[\s*)?\d")
+_LIST_OF_LISTS: Final = re.compile(rb"\[\s*\[")
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,24 +66,28 @@ class Api:
     """Whether one request is many conversations."""
 
 
-CHAT = Api(
+CHAT: Final = Api(
     b"/v1/chat/completions", ("messages", "tools"), ("messages",), ("max_completion_tokens", "max_tokens"),
     frozenset({"model", "messages", "tools", "chat_template_kwargs"}), usage_on_request=True,
 )  # fmt: skip
-BATCH = Api(b"/v1/chat/completions/batch", CHAT.prompts, CHAT.messages, CHAT.limits, batch=True)
-COMPLETIONS = Api(
+BATCH: Final = Api(b"/v1/chat/completions/batch", CHAT.prompts, CHAT.messages, CHAT.limits, batch=True)
+COMPLETIONS: Final = Api(
     b"/v1/completions", ("prompt",), (), ("max_tokens",), frozenset({"model", "prompt"}), usage_on_request=True,
 )  # fmt: skip
-RESPONSES = Api(b"/v1/responses", ("input", "instructions", "tools"), ("input",), ("max_output_tokens",))
-MESSAGES = Api(b"/v1/messages", ("messages", "system", "tools"), ("messages", "system"), ("max_tokens",))
-APIS = {api.path: api for api in (CHAT, BATCH, COMPLETIONS, RESPONSES, MESSAGES)}
-_PLURAL = frozenset({"n", "best_of", "use_beam_search", "echo", "prompt_logprobs", "prompt_embeds"})
+RESPONSES: Final = Api(
+    b"/v1/responses", ("input", "instructions", "tools"), ("input",), ("max_output_tokens",)
+)
+MESSAGES: Final = Api(
+    b"/v1/messages", ("messages", "system", "tools"), ("messages", "system"), ("max_tokens",)
+)
+APIS: Final = {api.path: api for api in (CHAT, BATCH, COMPLETIONS, RESPONSES, MESSAGES)}
+_PLURAL: Final = frozenset({"n", "best_of", "use_beam_search", "echo", "prompt_logprobs", "prompt_embeds"})
 """Members that may make more than one answer of one prompt, or make decode recompute the prompt."""
-_TEXTS = (
+_TEXTS: Final = (
     "text|input_text|output_text|refusal|thinking|redacted_thinking|reasoning|reasoning_text|summary_text|message|"
     "function|function_call|function_call_output|tool_use|tool_result|ephemeral"
 )
-_OPAQUE = re.compile(
+_OPAQUE: Final = re.compile(
     rb'"(?=[itavpf\\])(?:type"\s*:\s*"(?!(?:%b)")|(?:image_url|image_embeds|image_pil|input_image|image|audio_url|audio_embeds|'
     rb'input_audio|video_url|video_embeds|prompt_embeds|file|file_data|input_file)"\s*:|'
     rb"[a-z_]{0,16}\\u00(?:5[fF]|6[1-9a-fA-F]|7[0-9aA]))" % _TEXTS.encode()
@@ -92,29 +99,52 @@ The letters ahead keep the search as fast as that for one word: on 100 kB of tex
 """
 
 
-@dataclass(eq=False)
 class Ask:
     """One generation request."""
 
-    api: Api
-    found: dict[str, Raw]
-    """Top-level members by name; of a name that stands twice the last, as engines read it."""
-    stream: bool
-    model: str | None
-    prompt_bytes: int
-    prompt_tokens: int | None
-    """Exact when the prompt is token ids."""
-    countable: bool
-    """Whether bytes say anything about tokens: text only, and all of it."""
-    output_limit: int | None
-    single: bool
-    """One prompt, one answer, nothing that only one engine has or that makes decode recompute the prompt."""
-    stateful: bool
-    """Needs state that one engine keeps between requests."""
-    hide_usage: bool
-    """The proxy asks for usage in the stream and takes it out again."""
-    stripped: bool
-    """The client had put in what only the proxy may say."""
+    __slots__ = (
+        "api", "countable", "found", "hide_usage", "model", "output_limit", "prompt_bytes", "prompt_tokens", "single",
+        "stateful", "stream", "stripped",
+    )  # fmt: skip
+
+    def __init__(self, api: Api, body: bytes) -> None:
+        """RefusedError 400 when it is none, or says what the proxy goes by in a wrong type."""
+        found = members_of(body)
+        self.api = api
+        self.found = found
+        """Top-level members by name; of a name that stands twice the last, as engines read it."""
+        self.model = _model(found)
+        size, countable = 0, True
+        for name in api.prompts:
+            member = found.get(name)
+            if member is not None:
+                size += len(member)
+                if name in api.messages and _OPAQUE.search(member) is not None:
+                    countable = False
+        stream = flag_of(found, "stream") is True
+        if stream:
+            found["stream"] = _TRUE
+        self.stream = stream
+        stateful = api is RESPONSES and _is_stateful(found)
+        tokens, one = None, not (api.batch or stateful)
+        if api is COMPLETIONS and "prompt" in found:
+            tokens, one = _token_ids(found["prompt"])
+        if "truncate_prompt_tokens" in found and value_of(found["truncate_prompt_tokens"]) is not None:
+            tokens, countable = None, False
+        self.prompt_bytes = size
+        self.prompt_tokens: int | None = tokens
+        """Exact when the prompt is token ids."""
+        self.countable = countable
+        """Whether bytes say anything about tokens: text only, and all of it."""
+        self.output_limit = _output_limit(api, found)
+        self.single = one and (_PLURAL.isdisjoint(found) or _is_single(found))
+        """One prompt, one answer, nothing that only one engine has or that makes decode recompute the prompt."""
+        self.stateful = stateful
+        """Needs state that one engine keeps between requests."""
+        self.hide_usage = stream and api.usage_on_request and value_of(found.get("stream_options")) is None
+        """The proxy asks for usage in the stream and takes it out again."""
+        self.stripped = not IDENTITY.isdisjoint(found)
+        """The client had put in what only the proxy may say."""
 
     def prompt_head(self, size: int) -> bytes:
         """The first bytes of the prompt, for prefix affinity."""
@@ -171,42 +201,11 @@ class Ask:
         return pieces_of(said) if self.prompt_bytes > LARGE else encode(said)
 
 
-def parse_ask(api: Api, body: bytes) -> Ask:
-    """The request in a body; RefusedError 400 when it is none, or says what the proxy goes by in a wrong type."""
-    found = members_of(body)
+def _model(found: Mapping[str, Raw]) -> str | None:
     model = value_of(found.get("model"))
     if model is not None and not isinstance(model, str):
         raise RefusedError(400, "model: Input should be a valid string")
-    size, countable = 0, True
-    for name in api.prompts:
-        member = found.get(name)
-        if member is not None:
-            size += len(member)
-            if name in api.messages and _OPAQUE.search(member) is not None:
-                countable = False
-    stream = flag_of(found, "stream") is True
-    if stream:
-        found["stream"] = _TRUE
-    stateful = api is RESPONSES and _is_stateful(found)
-    tokens, one = None, not (api.batch or stateful)
-    if api is COMPLETIONS and "prompt" in found:
-        tokens, one = _token_ids(found["prompt"])
-    if "truncate_prompt_tokens" in found and value_of(found["truncate_prompt_tokens"]) is not None:
-        tokens, countable = None, False
-    return Ask(
-        api,
-        found,
-        stream=stream,
-        model=model,
-        prompt_bytes=size,
-        prompt_tokens=tokens,
-        countable=countable,
-        output_limit=_output_limit(api, found),
-        single=one and (_PLURAL.isdisjoint(found) or _is_single(found)),
-        stateful=stateful,
-        hide_usage=stream and api.usage_on_request and value_of(found.get("stream_options")) is None,
-        stripped=not IDENTITY.isdisjoint(found),
-    )
+    return model
 
 
 def _is_stateful(found: Mapping[str, Raw]) -> bool:

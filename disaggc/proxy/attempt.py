@@ -6,7 +6,7 @@ Says what each answer leads to, and decides nothing about retries.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from disaggc.proxy.accesslog import in_ms
 from disaggc.proxy.board import PerClass, PerReplica, Timing
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from disaggc.proxy.fleet import Replica
     from disaggc.proxy.generation import Generation
 
-_ALONE = protocol_of(Dialect.NIXL)
+_ALONE: Final = protocol_of(Dialect.NIXL)
 """What a request with one leg is sent by: nothing of the protocol is used then."""
 
 

@@ -9,117 +9,118 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+from typing import Final
 
 from disaggc.traffic.sketch import BINS
 
-MAX_REPLICAS = 512
-MAX_CLASSES = 16
-TIME_BINS = 94
+MAX_REPLICAS: Final = 512
+MAX_CLASSES: Final = 16
+TIME_BINS: Final = 94
 """Four to the octave from 0.25 ms to 2,048 s, one below and one above."""
 
 
 class Total:
     """Cells of one worker that are neither by class nor by replica."""
 
-    CONNECTIONS = 0
-    CONNECTIONS_OPEN = 1
-    REQUESTS_OPEN = 2
-    STREAMS_OPEN = 3
-    QUEUE = 4
-    TOKENS_OPEN = 5
-    TOKENS_SO_FAR = 6
-    REFUSED_AUTH = 7
-    REFUSED_BAD = 8
-    REFUSED_LENGTH = 9
-    REFUSED_QUEUE = 10
-    REFUSED_NO_REPLICA = 11
-    RELEASES = 12
-    RELEASES_FAILED = 13
-    LEASES_LEFT = 14
-    STALE_RETRIES = 15
-    PARAMS_STRIPPED = 16
-    PARAMS_SCRUBBED = 17
-    LOG_DROPPED = 18
-    TOKENIZE_CALLS = 19
-    GENERATION = 20
-    ACCEPT_FULL = 21
-    WAITED_FOR_ENGINE = 22
-    OTHER_REQUESTS = 23
-    SIZE = 24
+    CONNECTIONS: Final = 0
+    CONNECTIONS_OPEN: Final = 1
+    REQUESTS_OPEN: Final = 2
+    STREAMS_OPEN: Final = 3
+    QUEUE: Final = 4
+    TOKENS_OPEN: Final = 5
+    TOKENS_SO_FAR: Final = 6
+    REFUSED_AUTH: Final = 7
+    REFUSED_BAD: Final = 8
+    REFUSED_LENGTH: Final = 9
+    REFUSED_QUEUE: Final = 10
+    REFUSED_NO_REPLICA: Final = 11
+    RELEASES: Final = 12
+    RELEASES_FAILED: Final = 13
+    LEASES_LEFT: Final = 14
+    STALE_RETRIES: Final = 15
+    PARAMS_STRIPPED: Final = 16
+    PARAMS_SCRUBBED: Final = 17
+    LOG_DROPPED: Final = 18
+    TOKENIZE_CALLS: Final = 19
+    GENERATION: Final = 20
+    ACCEPT_FULL: Final = 21
+    WAITED_FOR_ENGINE: Final = 22
+    OTHER_REQUESTS: Final = 23
+    SIZE: Final = 24
 
 
 class PerClass:
     """Counters of one worker by workload class."""
 
-    REQUESTS = 0
-    OK = 1
-    CLIENT_ERROR = 2
-    SERVER_ERROR = 3
-    CLIENT_GONE = 4
-    BROKEN_STREAM = 5
-    RETRIES = 6
-    REMOTE = 7
-    LOCAL = 8
-    FALLBACK = 9
-    TOKENS_IN = 10
-    TOKENS_OUT = 11
-    TOKENS_CACHED = 12
-    SIZE = 16
+    REQUESTS: Final = 0
+    OK: Final = 1
+    CLIENT_ERROR: Final = 2
+    SERVER_ERROR: Final = 3
+    CLIENT_GONE: Final = 4
+    BROKEN_STREAM: Final = 5
+    RETRIES: Final = 6
+    REMOTE: Final = 7
+    LOCAL: Final = 8
+    FALLBACK: Final = 9
+    TOKENS_IN: Final = 10
+    TOKENS_OUT: Final = 11
+    TOKENS_CACHED: Final = 12
+    SIZE: Final = 16
 
 
 class Timing:
     """Time histograms by workload class; each takes TIME_BINS cells and one for its sum."""
 
-    TTFT = 0
-    ITL = 1
-    E2E = 2
-    QUEUE = 3
-    PREFILL = 4
-    HANDOFF = 5
-    DECODE_FIRST = 6
-    SIZE = 7
+    TTFT: Final = 0
+    ITL: Final = 1
+    E2E: Final = 2
+    QUEUE: Final = 3
+    PREFILL: Final = 4
+    HANDOFF: Final = 5
+    DECODE_FIRST: Final = 6
+    SIZE: Final = 7
 
 
 class Length:
     """Length sketches by workload class; each takes BINS cells and one for its sum."""
 
-    INPUT = 0
-    OUTPUT = 1
-    SIZE = 2
+    INPUT: Final = 0
+    OUTPUT: Final = 1
+    SIZE: Final = 2
 
 
 class PerReplica:
     """Cells of one worker by replica slot."""
 
-    REQUESTS = 0
-    FAILURES = 1
-    REQUESTS_OPEN = 2
-    WORK = 3
-    CONNECTS = 4
-    CIRCUIT_OPENED = 5
-    PREFILLS = 6
-    DECODES = 7
-    SIZE = 8
+    REQUESTS: Final = 0
+    FAILURES: Final = 1
+    REQUESTS_OPEN: Final = 2
+    WORK: Final = 3
+    CONNECTS: Final = 4
+    CIRCUIT_OPENED: Final = 5
+    PREFILLS: Final = 6
+    DECODES: Final = 7
+    SIZE: Final = 8
 
 
 class Shared:
     """Cells of the common region by replica slot, written by the control process."""
 
-    HEALTHY = 0
-    RUNNING = 1
-    WAITING = 2
-    KV_USAGE = 3
-    SEEN_AT = 4
-    SIZE = 8
+    HEALTHY: Final = 0
+    RUNNING: Final = 1
+    WAITING: Final = 2
+    KV_USAGE: Final = 3
+    SEEN_AT: Final = 4
+    SIZE: Final = 8
 
 
-_TIMING_CELLS = Timing.SIZE * (TIME_BINS + 1)
-_LENGTH_CELLS = Length.SIZE * (BINS + 1)
-_CLASS_CELLS = PerClass.SIZE + _TIMING_CELLS + _LENGTH_CELLS
-_CLASSES_AT = Total.SIZE
-_REPLICAS_AT = _CLASSES_AT + MAX_CLASSES * _CLASS_CELLS
-WORKER_CELLS = _REPLICAS_AT + MAX_REPLICAS * PerReplica.SIZE
-SHARED_CELLS = MAX_REPLICAS * Shared.SIZE
+_TIMING_CELLS: Final = Timing.SIZE * (TIME_BINS + 1)
+_LENGTH_CELLS: Final = Length.SIZE * (BINS + 1)
+_CLASS_CELLS: Final = PerClass.SIZE + _TIMING_CELLS + _LENGTH_CELLS
+_CLASSES_AT: Final = Total.SIZE
+_REPLICAS_AT: Final = _CLASSES_AT + MAX_CLASSES * _CLASS_CELLS
+WORKER_CELLS: Final = _REPLICAS_AT + MAX_REPLICAS * PerReplica.SIZE
+SHARED_CELLS: Final = MAX_REPLICAS * Shared.SIZE
 
 
 def class_cell(position: int, cell: int) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from disaggc.proxy.call import Terms
 from disaggc.proxy.dialects import Protocol, protocol_of
 from disaggc.routing.roles import break_even
 from disaggc.routing.table import Dialect, Policy, RoutingTable
 
-HELD_BYTES = 256 << 20
+HELD_BYTES: Final = 256 << 20
 """Bodies on their way that one worker holds at most, bytes: eight of the largest size by default."""
 
 

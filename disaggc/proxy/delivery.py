@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from disaggc.proxy.accesslog import in_ms
 from disaggc.proxy.board import Length, PerClass, Timing, Total
-from disaggc.proxy.events import KV_KEY, Usage, cached_tokens_as, scrub, usage_of
+from disaggc.proxy.engine_json import Usage
+from disaggc.proxy.events import KV_KEY, cached_tokens_as, scrub, usage_of
 from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.stream import Changes, Stream
 
@@ -40,7 +41,8 @@ def open_stream(x: Generation, answer: Answer, now: float) -> None:
     x.entry.status = 200
     _note_first(x, now)
     x.service.tally.cells[Total.STREAMS_OPEN] += 1
-    changes = Changes(x.api, x.ask.hide_usage, x.remote, attempt.cached if attempt is not None else None)
+    cached = attempt.cached if attempt is not None else None
+    changes = Changes(x.api, hide_usage=x.ask.hide_usage, remote=x.remote, cached=cached)
     stream = x.stream = Stream(x, changes)
     x.ask.found = {}
     stream.start(_stream_head(x, answer), answer)

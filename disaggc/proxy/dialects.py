@@ -10,14 +10,14 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
 
 from disaggc.routing.table import Dialect, KvEndpoint, ReplicaEntry
 
-REQUIRED = ("remote_block_ids", "remote_engine_id", "remote_host", "remote_port")
+REQUIRED: Final = ("remote_block_ids", "remote_engine_id", "remote_host", "remote_port")
 """Without these a decode engine silently prefills alone."""
 
 
@@ -71,7 +71,7 @@ def _kv(entry: ReplicaEntry) -> KvEndpoint:
     return entry.kv
 
 
-_REMOTE_DECODE: Mapping[str, object] = MappingProxyType(
+_REMOTE_DECODE: Final[Mapping[str, object]] = MappingProxyType(
     {
         "do_remote_decode": True,
         "do_remote_prefill": False,
@@ -81,8 +81,8 @@ _REMOTE_DECODE: Mapping[str, object] = MappingProxyType(
         "remote_port": None,
     }
 )
-_encode = msgspec.json.Encoder().encode
-_REMOTE_DECODE_VALUE = Raw(_encode(dict(_REMOTE_DECODE)))
+_encode: Final = msgspec.json.Encoder().encode
+_REMOTE_DECODE_VALUE: Final = Raw(_encode(dict(_REMOTE_DECODE)))
 
 
 def _remote_decode(_: Handover) -> Mapping[str, object]:
@@ -151,7 +151,7 @@ def _moriio_id(hand: Handover) -> str:
     return f"___prefill_addr_{zmq(hand.prefill)}___decode_addr_{zmq(hand.decode)}_{hand.transfer}"
 
 
-_PROTOCOLS: dict[Dialect, Protocol] = {
+_PROTOCOLS: Final[dict[Dialect, Protocol]] = {
     Dialect.NIXL: Protocol(
         dialect=Dialect.NIXL, concurrent=False, answers=True, keeps_only_capped=False,
         prefill_params=_remote_decode, decode_params=None,

@@ -29,6 +29,14 @@ class Counts(msgspec.Struct):
     cache_read_input_tokens: int | None = None
 
 
+class Usage(msgspec.Struct, frozen=True):
+    """Token counts of one answer, whatever the API calls them."""
+
+    prompt: int
+    completion: int
+    cached: int
+
+
 class OnlyUsage(msgspec.Struct):
     """The event that a client asks for with `include_usage`."""
 

@@ -9,37 +9,30 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from disaggc.proxy.engine_json import Counts, OnlyUsage
+from disaggc.proxy.engine_json import Counts, OnlyUsage, Usage
 from disaggc.proxy.eventstream import split_events, value_of
 from disaggc.proxy.framing import BadAnswerError, chunk_length, dechunk
 
-_FIRST_VALUE = json.JSONDecoder(strict=False)
-KV_KEY = b'"kv_transfer_params"'
-_KV_VALUE = re.compile(rb'"kv_transfer_params"\s*+:\s*+(?!null)')
-_COUNTS = re.compile(rb'"(prompt|input|completion|output|cached|cache_read_input)_tokens"\s*:\s*(\d{1,12})')
-_CACHED = re.compile(rb'"cache(?:d|_read_input)_tokens"\s*:\s*(\d{1,12})')
-_FAILED = frozenset({"error", "abort", "failed", "cancelled", "response.failed", "response.cancelled"})
-_LAST_TYPES = frozenset({"message_stop", "response.completed", "response.incomplete"})
-_DONE, _DONE_CHUNK = b"[DONE]", b"\ndata: [DONE]\n\n\r\n"
-_ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
+_FIRST_VALUE: Final = json.JSONDecoder(strict=False)
+KV_KEY: Final = b'"kv_transfer_params"'
+_KV_VALUE: Final = re.compile(rb'"kv_transfer_params"\s*+:\s*+(?!null)')
+_COUNTS: Final = re.compile(
+    rb'"(prompt|input|completion|output|cached|cache_read_input)_tokens"\s*:\s*(\d{1,12})'
+)
+_CACHED: Final = re.compile(rb'"cache(?:d|_read_input)_tokens"\s*:\s*(\d{1,12})')
+_FAILED: Final = frozenset({"error", "abort", "failed", "cancelled", "response.failed", "response.cancelled"})
+_LAST_TYPES: Final = frozenset({"message_stop", "response.completed", "response.incomplete"})
+_DONE: Final = b"[DONE]"
+_DONE_CHUNK: Final = b"\ndata: [DONE]\n\n\r\n"
+_ANYTHING: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder()
 
 
 class UnscrubbableError(ValueError):
     """KV parameters whose end is not in sight: the answer must be cut."""
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Token counts of one answer."""
-
-    prompt: int
-    completion: int
-    cached: int
 
 
 def scrub(data: bytes) -> tuple[bytes, int]:
@@ -76,7 +69,7 @@ def events_of(framed: bytes) -> list[dict[str, Any]]:
     return [said for event in split_events(dechunk(framed)) if (said := object_of(event)) is not None]
 
 
-_ONLY_USAGE = msgspec.json.Decoder(OnlyUsage)
+_ONLY_USAGE: Final = msgspec.json.Decoder(OnlyUsage)
 
 
 def is_failure(answer: dict[str, Any]) -> bool:
@@ -102,7 +95,8 @@ def is_failed(word: object) -> bool:
 
 def is_last(event: dict[str, Any]) -> bool:
     """Whether the generation, or one choice of it, is complete with this event."""
-    if event.get("type") in _LAST_TYPES:
+    kind = event.get("type")
+    if isinstance(kind, str) and kind in _LAST_TYPES:
         return True
     choices = event.get("choices")
     if not isinstance(choices, list):
@@ -139,6 +133,8 @@ def usage_apart(framed: bytes) -> tuple[bytes, Usage] | None:
     line = before + 2 if before >= 0 else 0
     try:
         end = start + chunk_length(framed[line : start - 2])
+        if end < start + 6:  # compiled, a slice that ends before it begins is an error
+            return None
         said = _ONLY_USAGE.decode(framed[start + 6 : end])
     except (BadAnswerError, msgspec.DecodeError):
         return None
@@ -149,15 +145,16 @@ def usage_apart(framed: bytes) -> tuple[bytes, Usage] | None:
     return framed[:line] + framed[end + 2 :], Usage(prompt_of(counts), completion, cached_of(counts) or 0)
 
 
-notable_in = re.compile(
+notable_in: Final = re.compile(
     rb'"(error|abort|failed|cancelled|response\.(?:failed|cancelled)|usage|kv_transfer_params)"'
 ).findall
 """The words in some bytes of a stream that may say a failure, usage or KV parameters.
 
 One search instead of many: on a chunk of a stream 0.9 us instead of 1.9.
 """
-PARAMS, USAGE = b"kv_transfer_params", b"usage"
-_HARMLESS = frozenset({PARAMS, USAGE})
+PARAMS: Final = b"kv_transfer_params"
+USAGE: Final = b"usage"
+_HARMLESS: Final = frozenset({PARAMS, USAGE})
 
 
 def may_have_failed(words: Iterable[bytes]) -> bool:

@@ -8,15 +8,16 @@ that nothing behind this has to know of it. Knows no JSON and no sockets.
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from disaggc.proxy.framing import BadAnswerError, ChunkBorders, chunk, dechunk
 
-MAX_EVENT = 16 << 20
+MAX_EVENT: Final = 16 << 20
 """Bytes of one unfinished event; the largest real ones carry the log-probabilities of a long prompt."""
-_BOM = b"\xef\xbb\xbf"
-_LINE_END = re.compile(rb"\r\n|\n|\r")
-_EVENT_ENDS = (b"\n\n", b"\n\r\n", b"\r\r")
-_DATA = b"data:"
+_BOM: Final = b"\xef\xbb\xbf"
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+_EVENT_ENDS: Final = (b"\n\n", b"\n\r\n", b"\r\r")
+_DATA: Final = b"data:"
 
 
 class EventBorders(ChunkBorders):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from disaggc.proxy.accesslog import in_ms, text
 from disaggc.proxy.board import PerClass, Timing, Total
@@ -227,7 +227,7 @@ class Exchange:
             cells[row + PerClass.RETRIES] += entry.retries
 
 
-_OUTCOMES = {
+_OUTCOMES: Final = {
     "client-gone": PerClass.CLIENT_GONE,
     "broken": PerClass.BROKEN_STREAM,
 }

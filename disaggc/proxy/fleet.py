@@ -9,6 +9,7 @@ import random
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from disaggc.ir.plan import Role
 from disaggc.proxy.board import Board, PerReplica, Shared, Total, replica_cell
@@ -22,7 +23,7 @@ from disaggc.routing.circuit import Circuit
 from disaggc.routing.roles import seats
 from disaggc.routing.table import Policy, ReplicaEntry, ReplicaState, RoutingTable
 
-SCRAPED_WEIGHT = 256.0
+SCRAPED_WEIGHT: Final = 256.0
 """Tokens a request that other proxies sent counts for, when only the engine's own gauges tell of it."""
 
 

@@ -8,16 +8,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
-MAX_HEAD = 65536
-MAX_HELD = 1 << 20
+MAX_HEAD: Final = 65536
+MAX_HELD: Final = 1 << 20
 """A chunk larger than this goes out in pieces."""
-_STATUS = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: [^\r\n]*)?")
-_HEX = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[^\r\n]{0,256})?")
-_EVENT_END = b"\n\n\r\n"
-_MAX_DIGITS = 18
+_STATUS: Final = re.compile(rb"HTTP/1\.([01]) (\d{3})(?: [^\r\n]*)?")
+_HEX: Final = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[^\r\n]{0,256})?")
+_EVENT_END: Final = b"\n\n\r\n"
+_MAX_DIGITS: Final = 18
 """Of a Content-Length: an exabyte, and far below what Python refuses to convert."""
-_SIZE_LINE = 300
+_SIZE_LINE: Final = 300
 """Longest first line of a chunk, extensions included."""
 
 
@@ -197,4 +198,4 @@ def chunk(body: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(body), body)
 
 
-LAST_CHUNK = b"0\r\n\r\n"
+LAST_CHUNK: Final = b"0\r\n\r\n"

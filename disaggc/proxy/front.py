@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
-from typing import Protocol
+from typing import Final, Protocol
 
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import RefusedError
@@ -17,7 +17,7 @@ from disaggc.proxy.outlet import Outlet
 from disaggc.proxy.requests import Request, answer_head, error_body, path_and_query
 from disaggc.proxy.service import Service
 
-_MAX_PIPELINED = 64
+_MAX_PIPELINED: Final = 64
 """Answered one from within the other: 64 take half the depth that Python allows."""
 
 

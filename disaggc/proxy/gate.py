@@ -126,10 +126,10 @@ class Gate:
 
     def _service_has_room(self, ask: float) -> bool:
         share, limits, servers = self._share, self._limits, self.fleet.servers
-        requests = sum(r.requests for r in servers) * share
+        requests = sum((r.requests for r in servers), 0.0) * share
         if limits.max_requests is not None and requests + share > limits.max_requests:
             return False
-        tokens = sum(r.tokens for r in servers) * share
+        tokens = sum((r.tokens for r in servers), 0.0) * share
         return limits.max_tokens is None or requests == 0 or tokens + ask <= limits.max_tokens
 
     def _prefill_has_room(self, limit: int, now: float) -> bool:

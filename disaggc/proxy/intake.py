@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from time import monotonic
+from typing import Final
 
 import httptools
 
@@ -17,15 +18,15 @@ from disaggc.proxy.offers import MAX_OFFERS, without_offer
 from disaggc.proxy.requests import Request, check_coding, path_and_query
 from disaggc.proxy.service import Service
 
-_SINGLE = frozenset(
+_SINGLE: Final = frozenset(
     {b"host", b"authorization", b"content-length", b"transfer-encoding", b"content-type", b"x-api-key"}
 )
-_VERSIONS = ("1.1", "1.0")
-_OPEN_PATHS = (b"/health", b"/ready")
-MAX_TARGET = 8192
-MIN_BODY_RATE = 16 << 10
+_VERSIONS: Final = ("1.1", "1.0")
+_OPEN_PATHS: Final = (b"/health", b"/ready")
+MAX_TARGET: Final = 8192
+MIN_BODY_RATE: Final = 16 << 10
 """Bytes/s below which a body takes too long: the slowest mobile uplinks; 32 MiB may take 35 minutes, not a day."""
-_MAX_PIECES = 64
+_MAX_PIECES: Final = 64
 """Of a body, kept apart; later ones are joined at once, or chunks of two bytes would take 30 times their size."""
 
 
@@ -218,13 +219,12 @@ class Intake:
 
     def on_message_complete(self) -> None:
         """A request is complete."""
-        path, query = path_and_query(self._url)
+        body = self._body
         request = Request(
-            method=self._parser.get_method(),
-            path=path,
-            query=query,
-            headers=self._headers,
-            body=b"".join(self._body) if len(self._body) != 1 else bytes(self._body[0]),
+            self._parser.get_method(),
+            self._url,
+            self._headers,
+            body=b"".join(body) if len(body) != 1 else bytes(body[0]),
             keep_alive=self._parser.should_keep_alive(),
             old=self._old,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -16,23 +16,25 @@ from pydantic import TypeAdapter
 
 from disaggc.proxy.failures import RefusedError
 
-KV_PARAMS = "kv_transfer_params"
-XARGS = "vllm_xargs"
-IDENTITY = frozenset({KV_PARAMS, "ec_transfer_params", "request_id"})
+KV_PARAMS: Final = "kv_transfer_params"
+XARGS: Final = "vllm_xargs"
+IDENTITY: Final = frozenset({KV_PARAMS, "ec_transfer_params", "request_id"})
 """What names blocks on an engine or pairs legs: only the proxy may say it."""
-_OBJECT = msgspec.json.Decoder(dict[str, Raw])
-_ANYTHING: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
-_XARGS_OVERRIDES = re.compile(r"(kv|ec)_transfer_params|request_id|transfer_id|do_remote_\w+|remote_\w+")
-LARGE = 1 << 16
+_OBJECT: Final = msgspec.json.Decoder(dict[str, Raw])
+_ANYTHING: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder()
+_XARGS_OVERRIDES: Final = re.compile(
+    r"(kv|ec)_transfer_params|request_id|transfer_id|do_remote_\w+|remote_\w+"
+)
+LARGE: Final = 1 << 16
 """Bytes above which what is sent stands in pieces instead of being copied together."""
 Body = bytes | tuple[bytes | memoryview, ...]
 """Of a request to an engine: whole, or in pieces where it is large."""
-_SHORT = 512
-_NO_OPTION = object()
+_SHORT: Final = 512
+_NO_OPTION: Final = object()
 """What is too long to be an option, or no value at all: not null, and of no type."""
-_flag = TypeAdapter(bool).validate_python
-_whole = TypeAdapter(int).validate_python
-encode = msgspec.json.Encoder().encode
+_flag: Final = TypeAdapter(bool).validate_python
+_whole: Final = TypeAdapter(int).validate_python
+encode: Final = msgspec.json.Encoder().encode
 
 
 def members_of(body: bytes) -> dict[str, Raw]:

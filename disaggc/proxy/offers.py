@@ -6,12 +6,13 @@ RFC 9110, 7.8 allows it. curl and Java's HttpClient offer h2c with their first r
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from disaggc.proxy.failures import RefusedError
 
-MAX_OFFERS = 8
+MAX_OFFERS: Final = 8
 """In one read: who offers another protocol waits for the answer."""
-_OFFERING = frozenset({b"upgrade", b"http2-settings"})
+_OFFERING: Final = frozenset({b"upgrade", b"http2-settings"})
 
 
 def without_offer(method: bytes, target: bytes, version: str, *, headers: Mapping[bytes, bytes]) -> bytes:

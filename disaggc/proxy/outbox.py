@@ -8,8 +8,9 @@ connection holds as long as everything for it goes through here; who closes one 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
-FEW = 4
+FEW: Final = 4
 """Requests in flight up to which nothing waits for the end of the turn."""
 
 

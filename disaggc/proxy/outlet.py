@@ -10,12 +10,13 @@ import fcntl
 import struct
 import termios
 from time import monotonic
+from typing import Final
 
 from disaggc.proxy.intake import Intake
 from disaggc.proxy.service import Service
 from disaggc.proxy.upstream import Connection
 
-LINGER_S = 2.0
+LINGER_S: Final = 2.0
 """A client that has its last answer may still be sending: closing at once would take the answer from it."""
 
 

@@ -9,14 +9,14 @@ import ssl
 from collections import deque
 from collections.abc import Callable
 from time import monotonic
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.outbox import Outbox
 from disaggc.proxy.upstream import Connection
 
 _LOG = logging.getLogger(__name__)
-_OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
+_OURS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 
 
 class Opener(Protocol):

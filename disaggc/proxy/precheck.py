@@ -5,6 +5,8 @@ A request that decode would refuse after prefill has run strands KV, so it is re
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from disaggc.proxy.answers import Answer
@@ -15,8 +17,8 @@ from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.service import Service
 from disaggc.routing.length import LengthVerdict
 
-TOKENIZE_S = 5.0
-_FITS = LengthVerdict.FITS
+TOKENIZE_S: Final = 5.0
+_FITS: Final = LengthVerdict.FITS
 
 
 def check_model(service: Service, ask: Ask) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from disaggc.proxy.board import Total
 from disaggc.proxy.call import Call, Terms
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from disaggc.proxy.service import Service
     from disaggc.proxy.upstream import Connection
 
-RELEASE_S = 5.0
-SALVAGE_S = 1.0
-TRIES = 2
-_TERMS = Terms(RELEASE_S, RELEASE_S)
-_PATH = b"/v1/chat/completions"
+RELEASE_S: Final = 5.0
+SALVAGE_S: Final = 1.0
+TRIES: Final = 2
+_TERMS: Final = Terms(RELEASE_S, RELEASE_S)
+_PATH: Final = b"/v1/chat/completions"
 
 
 class Releases:

@@ -6,22 +6,22 @@ import json
 import random
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.members import LARGE, Body
 from disaggc.proxy.upstream import Message
 
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._\-]{0,127}")
-_ORIGIN = re.compile(rb"https?://[^/?#]+", re.IGNORECASE)
-_RANDOM_TAIL = re.compile(rb"-[0-9a-f]{8}\Z")
-_FORWARDED = frozenset({
+_REQUEST_ID: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._\-]{0,127}")
+_ORIGIN: Final = re.compile(rb"https?://[^/?#]+", re.IGNORECASE)
+_RANDOM_TAIL: Final = re.compile(rb"-[0-9a-f]{8}\Z")
+_FORWARDED: Final = frozenset({
     b"authorization", b"traceparent", b"tracestate", b"b3", b"x-b3-traceid", b"x-b3-spanid", b"x-b3-sampled",
     b"x-b3-parentspanid", b"x-b3-flags", b"x-api-key", b"anthropic-version", b"anthropic-beta",
 })  # fmt: skip
 """Headers an engine may see of the client's; all others stop here."""
-REASONS = {
+REASONS: Final = {
     200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 404: b"Not Found", 405: b"Method Not Allowed",
     408: b"Request Timeout", 413: b"Content Too Large", 415: b"Unsupported Media Type", 422: b"Unprocessable Content",
     429: b"Too Many Requests", 431: b"Request Header Fields Too Large", 500: b"Internal Server Error",
@@ -29,26 +29,37 @@ REASONS = {
     505: b"HTTP Version Not Supported",
 }  # fmt: skip
 
-MESSAGES_PATH = b"/v1/messages"
-_OF_MESSAGES = {
+MESSAGES_PATH: Final = b"/v1/messages"
+_OF_MESSAGES: Final = {
     405: "invalid_request_error", 413: "request_too_large", 415: "invalid_request_error", 500: "api_error",
     502: "api_error",
 }  # fmt: skip
 """Types of errors where Anthropic has another word than OpenAI, or none of ours."""
 
 
-@dataclass(eq=False)
 class Request:
-    """One request of a client; header names in lower case, each once."""
+    """One request of a client."""
 
-    method: bytes
-    path: bytes
-    query: bytes
-    headers: dict[bytes, bytes]
-    body: bytes
-    keep_alive: bool
-    old: bool
-    """HTTP/1.0: no chunked answers."""
+    __slots__ = ("body", "headers", "keep_alive", "method", "old", "path", "query")
+
+    def __init__(
+        self,
+        method: bytes,
+        target: bytes,
+        headers: dict[bytes, bytes],
+        *,
+        body: bytes,
+        keep_alive: bool,
+        old: bool,
+    ) -> None:
+        self.method = method
+        self.path, self.query = path_and_query(target)
+        self.headers = headers
+        """Names in lower case, each once."""
+        self.body = body
+        self.keep_alive = keep_alive
+        self.old = old
+        """HTTP/1.0: no chunked answers."""
 
 
 @lru_cache(maxsize=256)

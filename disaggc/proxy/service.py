@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic
+from typing import Final
 
 from disaggc.proxy.accesslog import AccessLog
 from disaggc.proxy.board import MAX_CLASSES, Total
@@ -29,10 +30,10 @@ from disaggc.routing.prefix import PrefixMemory
 from disaggc.routing.table import RoutingTable
 
 _LOG = logging.getLogger(__name__)
-OWN_DESCRIPTORS = 32
+OWN_DESCRIPTORS: Final = 32
 """What a worker has open besides connections (link, board, logs, listener, event loop), with room."""
-UNNAMED = RoutingTable.model_fields["default_class"].default
-OUTPUT_PRIOR = 256.0
+UNNAMED: Final = RoutingTable.model_fields["default_class"].default
+OUTPUT_PRIOR: Final = 256.0
 """Tokens an answer is expected to have until some were seen."""
 
 

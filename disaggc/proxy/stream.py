@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from disaggc.proxy.asks import MESSAGES, RESPONSES, Api
 from disaggc.proxy.board import Timing, Total
+from disaggc.proxy.engine_json import Usage
 from disaggc.proxy.events import (
     PARAMS,
     USAGE,
-    Usage,
     cached_tokens_as,
     is_complete,
     is_failure,
@@ -38,19 +37,21 @@ if TYPE_CHECKING:
     from disaggc.proxy.service import Service
     from disaggc.proxy.upstream import Connection
 
-_NO_CHOICES = b'"choices":[]'
+_NO_CHOICES: Final = b'"choices":[]'
 
 
-@dataclass(frozen=True)
 class Changes:
     """What of the engine's stream is not for the client as it is."""
 
-    api: Api
-    hide_usage: bool
-    """The client did not ask for it."""
-    remote: bool
-    """Decode counts what it fetched as cached; `cached` is what prefill had, None = not known."""
-    cached: int | None
+    __slots__ = ("api", "cached", "hide_usage", "remote")
+
+    def __init__(self, api: Api, *, hide_usage: bool, remote: bool, cached: int | None) -> None:
+        self.api = api
+        self.hide_usage = hide_usage
+        """The client did not ask for it."""
+        self.remote = remote
+        """Decode counts what it fetched as cached; `cached` is what prefill had, None = not known."""
+        self.cached = cached
 
 
 class Listener(Protocol):

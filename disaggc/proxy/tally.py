@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from disaggc.proxy.board import (
     MAX_CLASSES,
@@ -21,10 +22,10 @@ from disaggc.proxy.board import (
 )
 from disaggc.traffic.sketch import BINS, bin_of, bin_upper
 
-TIME_FLOOR_S = 0.00025
-_PER_OCTAVE = 4 / math.log(2)
-_CLASS_AT = class_cell(0, PerClass.REQUESTS)
-_CLASS_STEP = class_cell(1, PerClass.REQUESTS) - _CLASS_AT
+TIME_FLOOR_S: Final = 0.00025
+_PER_OCTAVE: Final = 4 / math.log(2)
+_CLASS_AT: Final = class_cell(0, PerClass.REQUESTS)
+_CLASS_STEP: Final = class_cell(1, PerClass.REQUESTS) - _CLASS_AT
 
 
 def time_bin(seconds: float) -> int:
@@ -40,8 +41,8 @@ def time_edge(position: int) -> float:
     return math.inf if position >= TIME_BINS - 1 else float(TIME_FLOOR_S * 2 ** (position / 4))
 
 
-_TIME_EDGES = [time_edge(position) for position in range(TIME_BINS)]
-_LENGTH_EDGES = [bin_upper(position) for position in range(BINS)]
+_TIME_EDGES: Final = [time_edge(position) for position in range(TIME_BINS)]
+_LENGTH_EDGES: Final = [bin_upper(position) for position in range(BINS)]
 
 
 class Tally:

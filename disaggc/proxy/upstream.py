@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from disaggc.proxy.answers import Answer, Asker, Home, Sink
 from disaggc.proxy.eventstream import MAX_EVENT, EventBorders, UnchunkedBorders
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.framing import MAX_HEAD, BadAnswerError, ChunkBorders, Head, dechunk, parse_head
 
-MAX_WHOLE = 256 << 20
+MAX_WHOLE: Final = 256 << 20
 Message = bytes | tuple[bytes | memoryview, ...]
 """Head and body in one, or in pieces where joining would copy much."""
 Begun = Callable[[bytes], bool]

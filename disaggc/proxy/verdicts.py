@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -24,9 +24,9 @@ from disaggc.proxy.failures import LegError
 from disaggc.proxy.members import encode
 from disaggc.routing.table import Dialect
 
-_NO_CHOICES = re.compile(rb'"choices"\s*+:\s*+(?:\[\s*\]|null)')
-_NIXL = Dialect.NIXL
-RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
+_NO_CHOICES: Final = re.compile(rb'"choices"\s*+:\s*+(?:\[\s*\]|null)')
+_NIXL: Final = Dialect.NIXL
+RETRYABLE: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses that say the engine, not the request, is the problem."""
 
 
@@ -63,8 +63,8 @@ def _stream_fault(answer: Answer) -> LegError | None:
     return None
 
 
-_WHOLE = msgspec.json.Decoder(Whole)
-_PREFILLED = msgspec.json.Decoder(Prefilled)
+_WHOLE: Final = msgspec.json.Decoder(Whole)
+_PREFILLED: Final = msgspec.json.Decoder(Prefilled)
 
 
 def _has_failed(said: Whole) -> bool:
@@ -101,22 +101,24 @@ def _whole_fault(body: bytes) -> LegError | None:
     return None if said.output or said.content else LegError("bad-answer")
 
 
-_KEPT = msgspec.json.Decoder(Kept)
-_MEMBERS = msgspec.json.Decoder(dict[str, Raw])
-_NULL = b"null"
-_NOTHING = frozenset({b"null", b"[]", b"[[]]"})
+_KEPT: Final = msgspec.json.Decoder(Kept)
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, Raw])
+_NULL: Final = b"null"
+_NOTHING: Final = frozenset({b"null", b"[]", b"[[]]"})
 
 
-@dataclass
 class Handed:
     """What a prefill hands over."""
 
-    params: Raw
-    """Decode's parameters, each value byte for byte, with the prompt's token ids where prefill gave them."""
-    prompt_tokens: int
-    """0 = not said."""
-    cached_tokens: int | None
-    """Prompt tokens that prefill had cached; None = not said."""
+    __slots__ = ("cached_tokens", "params", "prompt_tokens")
+
+    def __init__(self, params: Raw, prompt_tokens: int, cached_tokens: int | None) -> None:
+        self.params = params
+        """Decode's parameters, each value byte for byte, with the prompt's token ids where prefill gave them."""
+        self.prompt_tokens = prompt_tokens
+        """0 = not said."""
+        self.cached_tokens = cached_tokens
+        """Prompt tokens that prefill had cached; None = not said."""
 
 
 def handed_over(body: bytes, dialect: Dialect) -> Handed | LegError:

@@ -7,7 +7,7 @@ sweep. Knows no bytes.
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import LegError, RefusedError
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from disaggc.proxy.generation import Generation
     from disaggc.proxy.upstream import Connection
 
-FIRST_S = 0.1
-LONGEST_S = 1.0
+FIRST_S: Final = 0.1
+LONGEST_S: Final = 1.0
 """Between two rounds over the replicas of the role: doubled from one to the other, as restarts take seconds."""
-RETRY_AFTER_S = 2
+RETRY_AFTER_S: Final = 2
 
 
-PAUSE_S = 0.1
-LONGEST_PAUSE_S = 2.0
+PAUSE_S: Final = 0.1
+LONGEST_PAUSE_S: Final = 2.0
 """Before the next try on a replica that has just failed one: doubled from one to the other."""
 
 

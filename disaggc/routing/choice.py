@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from disaggc.routing.table import Policy
 
-SPILL = 1.25
+SPILL: Final = 1.25
 """Affinity holds until a replica has this factor of the mean work; beyond it a cache hit costs more than it saves."""
 
 
@@ -91,7 +91,8 @@ def affine(candidates: Sequence[C], prefix: bytes) -> C:
 
     A replica that leaves or joins moves only the prefixes it owns.
     """
-    mean = sum(c.work for c in candidates) / sum(c.weight for c in candidates)
+    # Sums of fractions start with one: compiled, a sum that starts with a whole number takes nothing else.
+    mean = sum((c.work for c in candidates), 0.0) / sum((c.weight for c in candidates), 0.0)
     ranked = sorted(candidates, key=lambda c: _rank(c, prefix), reverse=True)
     for candidate in ranked:
         if candidate.work / candidate.weight <= mean * SPILL:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
-PRIOR_TOKENS_PER_BYTE = 0.25
+PRIOR_TOKENS_PER_BYTE: Final = 0.25
 """About four bytes of English or code per token, as most tokenizers of today give."""
-LEARNED_AFTER = 32
-MARGIN_SIGMAS = 3.0
-CLOSE = 0.10
+LEARNED_AFTER: Final = 32
+MARGIN_SIGMAS: Final = 3.0
+CLOSE: Final = 0.10
 
 
 class LengthVerdict(StrEnum):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from typing import Final
 
-BLOCK_BYTES = 1024
-MAX_BLOCKS = 32
+BLOCK_BYTES: Final = 1024
+MAX_BLOCKS: Final = 32
 
 
 def block_keys(prompt: bytes, block: int = BLOCK_BYTES, limit: int = MAX_BLOCKS) -> tuple[bytes, ...]:

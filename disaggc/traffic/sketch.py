@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Sequence
+from typing import Final
 
-BINS_PER_OCTAVE = 16
-OCTAVES = 21
+BINS_PER_OCTAVE: Final = 16
+OCTAVES: Final = 21
 """Up to two million tokens."""
-BINS = BINS_PER_OCTAVE * OCTAVES + 2
+BINS: Final = BINS_PER_OCTAVE * OCTAVES + 2
 """Bin 0 holds values below 1, the last one everything above the range."""
-RELATIVE_ERROR = 2 ** (0.5 / BINS_PER_OCTAVE) - 1
+RELATIVE_ERROR: Final = 2 ** (0.5 / BINS_PER_OCTAVE) - 1
 
-_INVERSE = BINS_PER_OCTAVE / math.log(2)
+_INVERSE: Final = BINS_PER_OCTAVE / math.log(2)
 
 
 def bin_of(value: float) -> int:

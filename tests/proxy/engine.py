@@ -15,6 +15,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from tests.ports import free_port
+
 _BLOCKS = itertools.count(1)
 _PINNED: dict[int, Engine] = {}
 GENERATION = {
@@ -57,10 +59,10 @@ class Engine:
     """What calls other than generation are answered."""
 
     async def start(self) -> Engine:
+        self.port = self.port or free_port()
         self._server = await asyncio.start_server(
             self._client, "127.0.0.1", self.port, limit=64 << 20, ssl=self.tls
         )
-        self.port = self._server.sockets[0].getsockname()[1]
         self._tasks: set[asyncio.Task] = set()
         return self
 

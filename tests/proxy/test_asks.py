@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from disaggc.proxy.asks import APIS, CHAT, COMPLETIONS, RESPONSES, parse_ask
+from disaggc.proxy.asks import APIS, CHAT, COMPLETIONS, RESPONSES, Ask
 from disaggc.proxy.failures import RefusedError
 
 scalars = (
@@ -35,7 +35,7 @@ PARAMS = Raw(b'{"remote_block_ids":[[1]]}')
 
 @given(objects, styles)
 def test_decode_gets_what_the_client_said(said, style):
-    ask = parse_ask(COMPLETIONS, json.dumps(said, **style).encode())
+    ask = Ask(COMPLETIONS, json.dumps(said, **style).encode())
     assert json.loads(ask.decode_body(PARAMS)) == said | {"kv_transfer_params": {"remote_block_ids": [[1]]}}
     assert json.loads(ask.decode_body(None)) == said
 
@@ -44,7 +44,7 @@ def test_decode_gets_what_the_client_said(said, style):
 def test_prefill_gets_the_same_prompt_and_one_token(said, style, api):
     said |= {"min_tokens": 3, "n": 1, "stream": True, "messages": [{"role": "user", "content": "a"}]}
     body = json.loads(
-        parse_ask(api, json.dumps(said, **style).encode()).prefill_body(PARAMS, keeps_only_capped=False)
+        Ask(api, json.dumps(said, **style).encode()).prefill_body(PARAMS, keeps_only_capped=False)
     )
     assert body["stream"] is False
     assert body["messages"] == said["messages"]
@@ -57,7 +57,7 @@ def test_prefill_gets_the_same_prompt_and_one_token(said, style, api):
 @pytest.mark.parametrize("where", [("prompt",), ("prompt", "suffix"), ("a", "prompt", "b")])
 def test_a_large_prompt_is_sent_from_where_it_was_received(where, count):
     said = {**dict.fromkeys(where, 'x\u00e9"' * 50_000), **{f"n{i}": i for i in range(count)}}
-    ask = parse_ask(COMPLETIONS, json.dumps(said).encode())
+    ask = Ask(COMPLETIONS, json.dumps(said).encode())
     for body in (ask.prefill_body(PARAMS, keeps_only_capped=False), ask.decode_body(PARAMS)):
         sent = json.loads(b"".join(body))
         assert {name: sent[name] for name in said} == said
@@ -70,7 +70,7 @@ def test_a_damaged_object_is_refused_or_still_json(said, at, noise):
     text = json.dumps(said).encode()
     damaged = text[: at % (len(text) + 1)] + noise + text[at % (len(text) + 1) + 1 :]
     try:
-        body = parse_ask(COMPLETIONS, damaged).decode_body(None)
+        body = Ask(COMPLETIONS, damaged).decode_body(None)
     except RefusedError as refused:
         body, status = b"{}", refused.status
     else:
@@ -83,13 +83,13 @@ def test_a_damaged_object_is_refused_or_still_json(said, at, noise):
     "key", ["kv_transfer_params", "kv\\u005ftransfer_params", "\\u006bv_transfer_params"]
 )
 def test_a_name_cannot_hide_behind_escapes(key):
-    ask = parse_ask(COMPLETIONS, b'{"a":1,"' + key.encode() + b'":{"x":[1,"}"]},"b":2}')
+    ask = Ask(COMPLETIONS, b'{"a":1,"' + key.encode() + b'":{"x":[1,"}"]},"b":2}')
     assert ask.stripped
     assert json.loads(ask.decode_body(None)) == {"a": 1, "b": 2}
 
 
 def test_a_name_that_stands_twice_reaches_an_engine_once():
-    ask = parse_ask(COMPLETIONS, b'{"kv_transfer_params":1,"a":2,"kv_transfer_params":{"b":3},"a":4}')
+    ask = Ask(COMPLETIONS, b'{"kv_transfer_params":1,"a":2,"kv_transfer_params":{"b":3},"a":4}')
     assert ask.decode_body(None) == b'{"a":4}'
 
 
@@ -102,12 +102,12 @@ def test_a_name_that_stands_twice_reaches_an_engine_once():
 )  # fmt: skip
 def test_what_is_no_object_is_refused(text):
     with pytest.raises(RefusedError) as refused:
-        parse_ask(COMPLETIONS, text)
+        Ask(COMPLETIONS, text)
     assert refused.value.status == 400
 
 
 def test_a_megabyte_is_cheap():
     text = json.dumps({"model": "m", "prompt": 'say "hi"\n' * 110_000, "max_tokens": 3}).encode()
     begun = time.process_time()
-    assert parse_ask(COMPLETIONS, text).output_limit == 3
+    assert Ask(COMPLETIONS, text).output_limit == 3
     assert time.process_time() - begun < 0.5

@@ -15,10 +15,11 @@ from disaggc.proxy.engine_session import engine_session
 from disaggc.routing.limits import Health
 from disaggc.routing.table import ReplicaEntry, load_table
 from disaggc.simengine.faults import Fault, Kind, When
+from tests.ports import free_port
 from tests.proxy.harness import Stack, prompt
 from tests.proxy.paired import Engines
 from tests.proxy.test_control import Proxy, eventually
-from tests.simengine.doubles import free_port, run, transfer
+from tests.simengine.doubles import run, transfer
 
 HEALTH = {
     "interval_s": 0.05, "timeout_s": 1.0, "eject_after": 2, "readmit_after": 2, "canary_s": 0.2, "open_s": 0.2,

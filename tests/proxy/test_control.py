@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import signal
-import socket
 import sys
 from pathlib import Path
 
@@ -15,13 +14,9 @@ import pytest
 
 from disaggc.proxy.launch import read_table
 from disaggc.proxy.tables import RoutingFile
+from tests.ports import free_port
 from tests.proxy.engine import Engine
 from tests.proxy.harness import Reply, Stack, prompt, request, run
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        return s.getsockname()[1]
 
 
 def _children(pid):

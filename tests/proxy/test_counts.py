@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from disaggc.proxy.asks import CHAT
 from disaggc.proxy.board import TIME_BINS, PerClass, Timing, Total, class_cell, timing_cell
 from disaggc.proxy.service import class_names
 from disaggc.proxy.stream import Changes, Stream
@@ -66,7 +67,7 @@ def test_the_mean_gap_does_not_depend_on_how_tokens_were_read(together, monkeypa
     monkeypatch.setattr("disaggc.proxy.stream.monotonic", lambda: next(clock) * 0.01 * together)
     tally = Tally(memoryview(bytearray(8 * 100_000)).cast("d"))
     listener = SimpleNamespace(front=_Client(), times=tally.times[0])
-    stream = Stream(listener, Changes(None, False, False, None))
+    stream = Stream(listener, Changes(CHAT, hide_usage=False, remote=False, cached=None))
     event = b'data: {"choices":[{"index":0,"text":"x"}]}\n\n'
     framed = b"%x\r\n%b\r\n" % (len(event), event)
     stream.segment(framed)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disaggc.proxy.engine_json import Usage
 from disaggc.proxy.events import (
-    Usage,
     events_of,
     is_complete,
     is_failure,
@@ -95,6 +95,7 @@ def test_events_of_any_layout():
         ({"choices": [{"finish_reason": None}]}, False), ({"choices": [{}, {"finish_reason": "stop"}]}, True),
         ({"choices": []}, False), ({"type": "message_stop"}, True), ({"type": "message_delta"}, False),
         ({"type": "response.completed"}, True), ({"type": "response.incomplete"}, True),
+        ({"type": []}, False), ({"type": {}, "choices": [{"finish_reason": "stop"}]}, True),
     ],
 )  # fmt: skip
 def test_which_event_completes_an_answer(said, last):
@@ -132,6 +133,7 @@ def test_a_count_that_is_null_is_none_of_these():
         chunk(TOKEN + ONLY_USAGE),
         chunk(b": x\r\n" + ONLY_USAGE),
         chunk(ONLY_USAGE.replace(b"[]", b'[{"index":0,"text":"x"}]')),
+        b"2\r\n" + ONLY_USAGE + b"\r\n",
         chunk(ONLY_USAGE.replace(b'"usage":', b'"usage": ')),
     ],
 )

@@ -11,7 +11,7 @@ from msgspec import Raw
 from pydantic import TypeAdapter
 
 from disaggc.proxy.anycall import PASSED
-from disaggc.proxy.asks import BATCH, CHAT, COMPLETIONS, MESSAGES, RESPONSES, parse_ask
+from disaggc.proxy.asks import BATCH, CHAT, COMPLETIONS, MESSAGES, RESPONSES, Ask
 from disaggc.proxy.board import Total
 from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.framing import BadAnswerError, parse_head
@@ -195,7 +195,7 @@ def test_what_vllm_would_refuse_reaches_no_engine(more):
     ],
 )  # fmt: skip
 def test_one_answer_or_several_in_other_words(more, single):
-    assert parse_ask(COMPLETIONS, json.dumps(prompt(**more)).encode()).single is single
+    assert Ask(COMPLETIONS, json.dumps(prompt(**more)).encode()).single is single
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_one_answer_or_several_in_other_words(more, single):
     ],
 )  # fmt: skip
 def test_only_the_limits_that_the_api_has_count(api, more, limit):
-    ask = parse_ask(api, json.dumps(more).encode())
+    ask = Ask(api, json.dumps(more).encode())
     assert ask.output_limit == limit
     first = json.loads(ask.prefill_body(Raw(b"{}"), keeps_only_capped=False))
     assert {name: value for name, value in first.items() if name.startswith("max_")} == {
@@ -263,9 +263,7 @@ def test_prefill_keeps_no_answers(more):
 
 
 def test_names_of_another_api_are_no_state():
-    ask = parse_ask(
-        CHAT, json.dumps({"messages": TALK, "background": True, "previous_response_id": "x"}).encode()
-    )
+    ask = Ask(CHAT, json.dumps({"messages": TALK, "background": True, "previous_response_id": "x"}).encode())
     assert ask.single
     assert not ask.stateful
 
@@ -296,7 +294,7 @@ def talk(part, api):
 @pytest.mark.parametrize("api", [CHAT, RESPONSES, MESSAGES])
 def test_what_is_not_text_is_not_counted(api, style):
     for part in PARTS:
-        ask = parse_ask(api, json.dumps(talk(part, api), **style).encode())
+        ask = Ask(api, json.dumps(talk(part, api), **style).encode())
         assert not ask.countable, part
         assert not ask.hands_over_tokens
 
@@ -311,7 +309,7 @@ def test_what_is_not_text_is_not_counted(api, style):
     ],
 )
 def test_what_is_not_text_cannot_hide_behind_escapes(raw):
-    assert not parse_ask(CHAT, b'{"messages":[{"role":"user","content":[%b]}]}' % raw).countable
+    assert not Ask(CHAT, b'{"messages":[{"role":"user","content":[%b]}]}' % raw).countable
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -332,15 +330,13 @@ def test_text_is_counted_whatever_it_is_about(style):
         "tools": [{"type": "function", "function": {"name": "f", "parameters": schema}}],
     }  # fmt: skip
     for api in (CHAT, MESSAGES):
-        assert parse_ask(api, json.dumps(said, **style).encode()).countable
+        assert Ask(api, json.dumps(said, **style).encode()).countable
     items = [
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]},
         {"type": "reasoning", "summary": [{"type": "summary_text", "text": "x"}], "content": [{"type": "reasoning_text", "text": "x"}]},
         {"type": "function_call", "name": "f", "arguments": "{}"}, {"type": "function_call_output", "output": "x"},
     ]  # fmt: skip
-    assert parse_ask(
-        RESPONSES, json.dumps({"input": items, "tools": said["tools"]}, **style).encode()
-    ).countable
+    assert Ask(RESPONSES, json.dumps({"input": items, "tools": said["tools"]}, **style).encode()).countable
 
 
 def test_a_recording_is_no_long_text():

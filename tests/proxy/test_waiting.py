@@ -9,7 +9,7 @@ from collections import deque
 import pytest
 
 from disaggc.proxy.board import PerClass, Total, class_cell
-from disaggc.proxy.pool import ConnectionPool, connect_fault
+from disaggc.proxy.pool import connect_fault
 from disaggc.proxy.service import clients_of
 from tests.bench.fault_stack import session
 from tests.proxy.engine import Engine
@@ -207,24 +207,21 @@ def test_a_client_that_leaves_in_a_pause_leaves_nothing():
 
 def test_decode_is_not_asked_for_kv_whose_time_is_over(monkeypatch):
     """A proxy that stands still between the legs: its connection is open, and the lease is over."""
-    opened = ConnectionPool._open
-    slow = []
+    limits = []
+    timeout = asyncio.timeout
+
+    def still(seconds):
+        limits.append(seconds)
+        if len(limits) == 2:  # decode's connection, the first time
+            time.sleep(0.4)  # the whole process stands still
+        return timeout(seconds)
 
     async def go():
         async with _stack(timeouts={"handoff_s": 0.3, "queue_s": 3.0}).up() as s:
-
-            async def still(pool, opener, timeout_s):
-                if pool._port == s.decodes[0].port and not slow:
-                    slow.append(timeout_s)
-                    task = opened(pool, opener, timeout_s)
-                    time.sleep(0.4)  # noqa: ASYNC251 - the whole process stands still
-                    await task
-                else:
-                    await opened(pool, opener, timeout_s)
-
-            monkeypatch.setattr(ConnectionPool, "_open", still)
+            monkeypatch.setattr(asyncio, "timeout", still)
             assert (await s.ask(prompt())).status == 200
-            assert slow[0] <= 0.3
+            monkeypatch.undo()
+            assert limits[1] <= 0.3
             assert (len(s.prefills[0].seen), len(s.decodes[0].seen)) == (2, 1 + _releases(s.decodes[0]))
             await s.quiet()
             assert s.pinned == 0
@@ -302,20 +299,16 @@ def test_our_own_shortage_is_not_the_engines_fault(number):
     assert connect_fault(OSError(errno.ECONNREFUSED, "x")).blame
 
 
-def test_our_own_shortage_opens_no_circuit(monkeypatch):
-    async def short(_pool, opener, _timeout_s):
-        await asyncio.sleep(0)
-        opener.failed(connect_fault(OSError(errno.EMFILE, "Too many open files")))
-
+def test_our_own_shortage_opens_no_circuit():
     async def go():
         async with _stack(timeouts={"queue_s": 0.4}).up() as s:
-            with monkeypatch.context() as patch:
-                patch.setattr(ConnectionPool, "_open", short)
-                for _ in range(4):
-                    reply = await s.ask(prompt())
-                    assert (reply.status, reply.headers["retry-after"]) == (503, "2")
-                reply = await s.say(request(b"", "/v1/models", "GET"))
+            asyncio.get_running_loop().short = OSError(errno.EMFILE, "Too many open files")
+            for _ in range(4):
+                reply = await s.ask(prompt())
                 assert (reply.status, reply.headers["retry-after"]) == (503, "2")
+            reply = await s.say(request(b"", "/v1/models", "GET"))
+            assert (reply.status, reply.headers["retry-after"]) == (503, "2")
+            asyncio.get_running_loop().short = None
             replicas = s.worker._service.fleet.replicas.values()
             assert [replica.circuit.failures for replica in replicas] == [0, 0]
             assert (await s.ask(prompt())).status == 200
