@@ -10,7 +10,7 @@ import random
 import time
 
 from disaggc.proxy.board import Total
-from tests.proxy.harness import FAST, Stack, prompt, request
+from tests.proxy.harness import FAST, Stack, prompt, request, run
 
 SECONDS = float(os.environ.get("DISAGGC_FUZZ_SECONDS", "30")) / 2
 LIMITS = {**FAST, "client_read_s": 0.3, "prefill_s": 5.0, "first_byte_s": 5.0}
@@ -159,12 +159,5 @@ def test_nothing_a_client_sends_breaks_the_proxy(caplog):
                 assert replica.requests == 0
                 assert abs(replica.work) < 1e-3
 
-    run_long(go())
+    run(go(), None)
     assert "bug" not in caplog.text
-
-
-def run_long(coroutine):
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(coroutine)

@@ -9,7 +9,7 @@ import time
 from disaggc.routing.table import load_table
 from disaggc.routing.text import TableError
 from tests.proxy.engine import Engine
-from tests.proxy.harness import Stack, prompt
+from tests.proxy.harness import Stack, prompt, run
 
 SECONDS = float(os.environ.get("DISAGGC_FUZZ_SECONDS", "30")) / 2
 VALUES = [
@@ -94,7 +94,4 @@ def test_no_table_breaks_a_worker():
             await asyncio.sleep(0.5)
             assert (await s.ask(prompt())).status == 200
 
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(go())
+    run(go(), None)
