@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import socket
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.local.stacks import SECRETS, build, disaggc, status
+from tests.local.stacks import PROXY, SECRETS, build, disaggc, status
 
 POLICY = "services.chat.proxy.policy"
 
@@ -115,8 +114,7 @@ def test_up_fails_with_the_reason_where_a_file_is_not_taken(running):
 
 
 def test_other_ports_restart_the_proxy(running):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = PROXY + 200
     rebuild(running, f"services.chat.proxy.port={port}")
     code, said, errors = up(running)
     assert code == 0, errors

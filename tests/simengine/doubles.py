@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import socket
 from typing import Any
 
 import uvloop
 
 from disaggc.simengine.engine import Engine
 from disaggc.simengine.options import read_options
+from tests.ports import free_port
 from tests.proxy.harness import Reply, read_reply, request
 
 BASE = [
@@ -27,11 +27,6 @@ BASE = [
     "64",
 ]
 PREFILL = {"do_remote_decode": True, "do_remote_prefill": False}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def transfer(

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from disaggc.simengine.timing import DecodeTimes, KvTimes, PrefillTimes, Timing
-from tests.simengine.doubles import PREFILL, Double, free_port, ids, run, transfer, until, up
+from tests.ports import free_port
+from tests.simengine.doubles import PREFILL, Double, ids, run, transfer, until, up
 
 SLOW_LINK = Timing(
     decode=DecodeTimes(batches=(1,), fixed_s=(0.01,), token_s=0.0),

@@ -20,7 +20,8 @@ import pytest
 from disaggc.cli.main import main
 from disaggc.simengine.connector import OptionError
 from disaggc.simengine.options import read_options
-from tests.simengine.doubles import free_port, transfer
+from tests.ports import free_port
+from tests.simengine.doubles import transfer
 
 EMITTED = [
     "serve", "/models/x", "--served-model-name", "org/x", "x", "--seed", "0", "--dtype", "auto", "--host", "10.0.0.1", "--port", "20000",
