@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 
-from disaggc.ir.plan import Role
 from disaggc.rollout.smoke_calls import Caller
 from disaggc.rollout.smoke_losses import lost, scraped
 from disaggc.rollout.smoke_model import Finding, Pair, Subject, failed, skipped
@@ -83,11 +82,11 @@ async def _through_proxy(rest: Subject, caller: Caller, *, missing: bool) -> Asy
     if rest.plan.connector is not None:
         checks.insert(0, ("remote-prefill", remote_share))
     for check, run in checks:
-        if missing or not rest.that(Role.DECODE):
-            who = "the proxy" if missing else "no engine that decodes"
-            yield skipped(
-                check, f"{rest.plan.name}/proxy", f"{who} {UNREACHED if missing else 'can be asked'}"
-            )
+        if missing:
+            yield skipped(check, f"{rest.plan.name}/proxy", f"the proxy {UNREACHED}")
+        elif not rest.generating:
+            text = "it was not asked: every engine that could answer failed `reachable`"
+            yield skipped(check, f"{rest.plan.name}/proxy", text)
         else:
             yield await run(rest, caller)
 

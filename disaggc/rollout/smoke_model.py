@@ -96,6 +96,11 @@ class Subject:
         """The engines that may do this."""
         return tuple(engine for engine in self.engines if role in engine.roles)
 
+    @property
+    def generating(self) -> tuple[Target, ...]:
+        """The engines that answer clients, whoever prefilled."""
+        return tuple(engine for engine in self.engines if engine.roles & {Role.DECODE, Role.COLOCATED})
+
     def pairs(self) -> tuple[Pair, ...]:
         """Every prefill engine with every decode engine that the plan links, in rounds that use no engine twice."""
         links = {(link.prefill, link.decode) for link in self.plan.links}
