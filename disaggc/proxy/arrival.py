@@ -109,7 +109,7 @@ class Arrival(Exchange):
             self.held = replica
             self.set_out(now)
             return
-        wish = Wish(wanted, self.prefix, self.remote, self._granted)
+        wish = Wish(wanted, self.prefix, self.remote, self._granted, ask.size)
         service.gate.wait(wish, service.priorities[self.position], now)
         self._wish = wish
         self._queued_since = now

@@ -104,13 +104,15 @@ class Ask:
 
     __slots__ = (
         "api", "countable", "found", "hide_usage", "model", "output_limit", "prompt_bytes", "prompt_tokens", "single",
-        "stateful", "stream", "stripped",
+        "size", "stateful", "stream", "stripped",
     )  # fmt: skip
 
     def __init__(self, api: Api, body: bytes) -> None:
         """RefusedError 400 when it is none, or says what the proxy goes by in a wrong type."""
         found = members_of(body)
         self.api = api
+        self.size = len(body)
+        """Bytes that it keeps until an engine has answered."""
         self.found = found
         """Top-level members by name; of a name that stands twice the last, as engines read it."""
         self.model = _model(found)

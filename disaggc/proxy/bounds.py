@@ -47,6 +47,11 @@ class Bounds:
     """
 
 
+def held_bytes(table: RoutingTable) -> int:
+    """What one worker holds of bodies that do not run yet, bytes: that of those on their way, as of those that wait."""
+    return max(HELD_BYTES, table.limits.body_bytes)
+
+
 def bounds_of(table: RoutingTable) -> Bounds:
     """The bounds of a table."""
     times, limits = table.timeouts, table.limits
@@ -63,7 +68,7 @@ def bounds_of(table: RoutingTable) -> Bounds:
         total_s=times.total_s,
         header_bytes=limits.header_bytes,
         body_bytes=limits.body_bytes,
-        held_bytes=max(HELD_BYTES, limits.body_bytes),
+        held_bytes=held_bytes(table),
         max_model_len=table.max_model_len,
         hand_over_from=break_even(skip_below=table.skip_prefill_below, block_size=table.block_size),
         models=frozenset(table.models),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from disaggc.proxy.board import Total
+from disaggc.proxy.bounds import held_bytes
 from disaggc.proxy.failures import RefusedError
 from disaggc.proxy.fleet import Fleet, Replica
 from disaggc.proxy.tally import Tally
@@ -24,6 +25,8 @@ class Wish:
     remote: bool
     granted: Callable[[Replica], None]
     """Called with the replica, in which it then has its room; never raises."""
+    size: int
+    """Bytes of its body."""
 
 
 class Gate:
@@ -35,6 +38,7 @@ class Gate:
         self._line: WaitingLine[Wish] = WaitingLine(0)
         self._served = ServedRate()
         self._pumping = False
+        self._waiting_bytes = 0
         self.use(fleet)
 
     def use(self, fleet: Fleet) -> None:
@@ -42,6 +46,7 @@ class Gate:
         self.fleet = fleet
         self._limits = fleet.table.admission
         self._share = fleet.table.proxies
+        self._held_bytes = held_bytes(fleet.table)
         self._line.limit = (
             max(1, self._limits.queue // (self._workers * self._share)) if self._limits.queue else 0
         )
@@ -51,15 +56,17 @@ class Gate:
         return None if self._line.entries else self._grant(tokens, prefix, now, remote=remote)
 
     def wait(self, wish: Wish, priority: int, now: float) -> None:
-        """Wait in line; RefusedError 429 when that is full, 503 without replicas that could come back."""
+        """Wait in line; RefusedError 429 when that or its memory is full, 503 without replicas that could come back."""
         if not any(r.active for r in self.fleet.servers):
             raise self.closed()
-        if not self._line.offer(wish, priority):
+        fits = not self._line.entries or self._waiting_bytes + wish.size <= self._held_bytes
+        if not fits or not self._line.offer(wish, priority):
             if not self.open(now):
                 raise self.closed()
             self._tally.cells[Total.REFUSED_QUEUE] += 1
             wait = self._served.retry_after(len(self._line), now)
             raise RefusedError(429, "the service is at its limit, try again later", retry_after=wait)
+        self._waiting_bytes += wish.size
         self._tally.cells[Total.QUEUE] = len(self._line)
 
     def open(self, now: float) -> bool:
@@ -74,6 +81,7 @@ class Gate:
     def give_up(self, wish: Wish) -> None:
         """A waiting request left or ran out of time."""
         self._line.leave(wish)
+        self._waiting_bytes -= wish.size
         self._tally.cells[Total.QUEUE] = len(self._line)
 
     def release(self, replica: Replica, tokens: float, now: float) -> None:
@@ -95,6 +103,7 @@ class Gate:
                 if replica is None:
                     break
                 self._line.take()
+                self._waiting_bytes -= wish.size
                 wish.granted(replica)
         finally:
             self._pumping = False

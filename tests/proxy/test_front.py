@@ -1,10 +1,13 @@
 import asyncio
 import gzip
 import os
+from time import monotonic
 
 import pytest
 
 from disaggc.proxy.board import Total
+from disaggc.proxy.failures import RefusedError
+from disaggc.proxy.gate import Wish
 from tests.proxy.engine import Engine
 from tests.proxy.harness import FAST, Stack, prompt, read_reply, request, run
 
@@ -352,6 +355,33 @@ def test_admission_queue_priorities_and_429():
             await asyncio.gather(*tasks)
             assert order == ["first:200", "fast:200", "slow:200"]
             assert s.total(Total.QUEUE) == 0
+
+    run(go())
+
+
+def test_bodies_that_wait_have_bounded_memory():
+    async def go():
+        stack = Stack(
+            decodes=[Engine("d0", step_s=0.2, tokens=4)], table={"admission": {"queue": 8, "max_requests": 1}}
+        )
+        async with stack.up() as s:
+            first = asyncio.ensure_future(s.ask(prompt()))
+            await asyncio.sleep(0.05)
+            gate, now = s.worker._service.gate, monotonic()
+            large, other, small = (
+                Wish(1.0, b"", False, lambda _: None, size) for size in (200 << 20, 100 << 20, 1 << 20)
+            )
+            gate.wait(large, 0, now)
+            with pytest.raises(RefusedError) as refused:
+                gate.wait(other, 0, now)
+            assert (refused.value.status, refused.value.retry_after >= 1) == (429, True)
+            gate.wait(small, 0, now)
+            gate.give_up(large)
+            gate.wait(other, 0, now)
+            for wish in (small, other):
+                gate.give_up(wish)
+            gate.wait(Wish(1.0, b"", False, lambda _: None, 1 << 40), 0, now)  # one waits, whatever its size
+            assert (await first).status == 200
 
     run(go())
 
