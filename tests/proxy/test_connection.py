@@ -4,12 +4,14 @@ import asyncio
 import json
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from disaggc.proxy import bounds, worker
+from disaggc.proxy import worker
 from disaggc.proxy.board import PerClass, PerReplica, class_cell, replica_cell
+from disaggc.proxy.bounds import HELD_BYTES
 from tests.proxy.engine import Engine
 from tests.proxy.harness import FAST, Stack, prompt, read_reply, request, run
 
@@ -95,13 +97,13 @@ def test_a_body_in_tiny_chunks_takes_no_more_than_its_size():
     run(go())
 
 
-def test_bodies_on_their_way_are_limited_together_and_the_oldest_give_way(monkeypatch):
-    monkeypatch.setattr(bounds, "HELD_BYTES", 4 << 20)
-
+def test_bodies_on_their_way_are_limited_together_and_the_oldest_give_way():
     async def go():
         table = {"limits": {"body_bytes": 2 << 20}, "timeouts": {**FAST, "client_read_s": 30}}
         async with Stack(table=table).up() as s:
-            held = []
+            service, held = s.worker._service, []
+            assert service.bounds.held_bytes == HELD_BYTES
+            service.bounds = replace(service.bounds, held_bytes=4 << 20)
             for _ in range(6):
                 reader, writer = await s.connect()
                 writer.write(HEAD + b"Content-Length: 1100000\r\n\r\n" + b" " * 1_000_000)

@@ -7,9 +7,9 @@ import pytest
 
 from disaggc.proxy.asks import CHAT
 from disaggc.proxy.board import TIME_BINS, PerClass, Timing, Total, class_cell, timing_cell
+from disaggc.proxy.front import Front
 from disaggc.proxy.service import class_names
 from disaggc.proxy.stream import Changes, Stream
-from disaggc.proxy.tally import Tally
 from disaggc.routing.table import RoutingTable
 from tests.proxy.engine import Engine
 from tests.proxy.harness import Stack, prompt, request, run
@@ -54,28 +54,29 @@ def test_there_is_a_gap_between_any_two_tokens(usage, step):
     run(go())
 
 
-class _Client:
-    stalled = False
-
-    def write(self, data):
-        pass
-
-
 @pytest.mark.parametrize("together", [1, 2, 5])
 def test_the_mean_gap_does_not_depend_on_how_tokens_were_read(together, monkeypatch):
     clock = iter(range(1000))
-    monkeypatch.setattr("disaggc.proxy.stream.monotonic", lambda: next(clock) * 0.01 * together)
-    tally = Tally(memoryview(bytearray(8 * 100_000)).cast("d"))
-    listener = SimpleNamespace(front=_Client(), times=tally.times[0])
-    stream = Stream(listener, Changes(CHAT, hide_usage=False, remote=False, cached=None))
     event = b'data: {"choices":[{"index":0,"text":"x"}]}\n\n'
     framed = b"%x\r\n%b\r\n" % (len(event), event)
-    stream.segment(framed)
-    for _ in range(20 // together):
-        stream.segment(framed * together)
-    gaps = tally.times[0][Timing.ITL]
-    assert len(gaps) == 20
-    assert gaps == pytest.approx([0.01] * 20)
+
+    async def go():
+        async with Stack().up() as s:
+            service = s.worker._service
+            nobody = Front(service, set(), lambda *_: None)
+            times = service.tally.times[0]
+            listener = SimpleNamespace(service=service, front=nobody, times=times)
+            stream = Stream(listener, Changes(CHAT, hide_usage=False, remote=False, cached=None))
+            with monkeypatch.context() as patch:
+                patch.setattr("disaggc.proxy.stream.monotonic", lambda: next(clock) * 0.01 * together)
+                stream.segment(framed)
+                for _ in range(20 // together):
+                    stream.segment(framed * together)
+            gaps = times[Timing.ITL].copy()
+            assert len(gaps) == 20
+            assert gaps == pytest.approx([0.01] * 20)
+
+    run(go())
 
 
 def test_cached_is_what_prefill_had_and_not_what_decode_fetched():
