@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,11 +16,12 @@ from disaggc.cli.exits import Exit
 from disaggc.cli.options import Color, ColorOption, Format, FormatOption, NoInput, Quiet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from disaggc.cli.local_routing import RoutingState
     from disaggc.cli.local_stack import ProgramStatus
     from disaggc.hosts.supervision import Supervision
+    from disaggc.ir.stack import StackProgram
 
 app = typer.Typer(
     help="Run the processes of a plan on this machine: `build --target local --out DIR`, then `local up DIR`. With "
@@ -60,7 +62,8 @@ def up(
         with held(supervision, console.say) if foreground else nullcontext() as hold:
             console.say(bring_up(supervision, stack, os.environ))
             if wait or foreground:
-                wait_ready(supervision, stack, timeout_s=timeout, said=console.say)
+                why_not = _hopeless(folder, console, stays=foreground)
+                wait_ready(supervision, stack, timeout_s=timeout, said=console.say, hopeless=why_not)
             if hold is not None:
                 hold.served = True
             routing = acknowledged(folder, stack) if wait or foreground else routing_states(folder, stack)
@@ -149,6 +152,24 @@ def _stay(supervision: Supervision, console: Console) -> int:
         return Exit.DONE
     console.fail("supervisord ended; see its log in run/")
     return Exit.ERRORS
+
+
+def _hopeless(folder: Path, console: Console, *, stays: bool) -> Callable[[StackProgram], str | None]:
+    """Why a proxy will never serve.
+
+    In the foreground an error would end the very proxy that has to be told: there it is said once, and waited for.
+    """
+    from disaggc.cli.local_routing import closed
+
+    told: set[str] = set()
+
+    def said(program: StackProgram) -> None:
+        why = closed(folder, program)
+        if why is not None and why not in told:
+            told.add(why)
+            console.say(why)
+
+    return said if stays else partial(closed, folder)
 
 
 def _left_running(folder: Path, *, running: bool) -> str:

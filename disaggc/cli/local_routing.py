@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from disaggc.hosts.readiness import reported
-from disaggc.ir.stack import Stack
-from disaggc.routing.table import load_table
+from disaggc.ir.plan import Role
+from disaggc.ir.stack import Stack, StackProgram
+from disaggc.routing.roles import seats
+from disaggc.routing.table import ReplicaState, load_table
 from disaggc.routing.text import TableError
 
 ACKNOWLEDGED_S = 40.0
@@ -23,7 +26,7 @@ class RoutingState:
     """One service's table. file: generation of its routing file, None where that cannot be read.
 
     in_effect: generation the proxy is on, None where it does not say. looked: whether the proxy has decided about the
-    file as it is now. refusal: why the file is not in effect.
+    file as it is now. refusal: why the file is not in effect. closed: why nothing is served under the table in effect.
     """
 
     service: str
@@ -31,6 +34,7 @@ class RoutingState:
     in_effect: int | None
     looked: bool
     refusal: str | None
+    closed: str | None = None
 
     @property
     def good(self) -> bool:
@@ -46,12 +50,10 @@ class RoutingState:
             return f"{self.service}: the proxy does not say which routing is in effect"
         if not self.looked:
             return f"{self.service}: routing generation {self.in_effect} in effect, not yet {self.file} of the file"
+        said = f"{self.service}: routing generation {self.in_effect} in effect"
         if self.in_effect != self.file:
-            return (
-                f"{self.service}: routing generation {self.in_effect} in effect, made by administration from "
-                f"generation {self.file} of the file"
-            )
-        return f"{self.service}: routing generation {self.in_effect} in effect"
+            said += f", made by administration from generation {self.file} of the file"
+        return said if self.closed is None else f"{said}; {self.closed}"
 
 
 def routing_states(folder: Path, stack: Stack) -> tuple[RoutingState, ...]:
@@ -61,27 +63,55 @@ def routing_states(folder: Path, stack: Stack) -> tuple[RoutingState, ...]:
 
 def _states(folder: Path, stack: Stack) -> Iterator[RoutingState]:
     for program in stack.programs:
-        if program.kind != "proxy":
-            continue
-        service = program.address.partition("/")[0]
-        path = folder / service / "routing.json"
-        try:
-            content = path.read_bytes()
-            table = load_table(content)
-        except (OSError, TableError) as problem:
-            why = problem.strerror if isinstance(problem, OSError) else str(problem)
-            yield RoutingState(service, None, None, looked=False, refusal=f"`{path}`: {why}")
-            continue
-        said = reported(f"http://127.0.0.1:{table.listen.admin_port}/health")
-        looked = said.get("routing_file_sha256") == hashlib.sha256(content).hexdigest()
-        generation, refusal = said.get("generation"), said.get("routing_file_rejected")
-        yield RoutingState(
-            service,
-            table.generation,
-            generation if isinstance(generation, int) else None,
-            looked=looked,
-            refusal=str(refusal) if looked and refusal is not None else None,
-        )
+        if program.kind == "proxy":
+            yield _state(folder, program)
+
+
+def _state(folder: Path, program: StackProgram) -> RoutingState:
+    service = program.address.partition("/")[0]
+    path = folder / service / "routing.json"
+    try:
+        content = path.read_bytes()
+        table = load_table(content)
+    except (OSError, TableError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else str(problem)
+        return RoutingState(service, None, None, looked=False, refusal=f"`{path}`: {why}")
+    admin = f"http://127.0.0.1:{table.listen.admin_port}"
+    said = reported(f"{admin}/health")
+    looked = said.get("routing_file_sha256") == hashlib.sha256(content).hexdigest()
+    generation, refusal = said.get("generation"), said.get("routing_file_rejected")
+    return RoutingState(
+        service,
+        table.generation,
+        generation if isinstance(generation, int) else None,
+        looked=looked,
+        refusal=str(refusal) if looked and refusal is not None else None,
+        closed=_closed(admin) if looked else None,
+    )
+
+
+def closed(folder: Path, program: StackProgram) -> str | None:
+    """Why a proxy will never serve, however long one waits; None where it may."""
+    found = _state(folder, program)
+    return None if found.closed is None else f"{found.service}: {found.closed}"
+
+
+def _closed(admin: str) -> str | None:
+    """Whether all replicas of a role are drained; a role that nobody has is what the table wants."""
+    try:
+        table = load_table(json.dumps(reported(f"{admin}/admin/routing")))
+    except TableError:
+        return None
+    serving = [seat for seat in seats(table) if seat.role is not Role.PREFILL]
+    prefills = [seat for seat in seats(table) if seat.role is Role.PREFILL]
+    for sides in (serving, prefills if table.on_prefill_failure != "decode-locally" else []):
+        if sides and all(seat.entry.state is ReplicaState.DRAINING for seat in sides):
+            names = ", ".join(seat.entry.address for seat in sides)
+            return (
+                f"all {sides[0].role} replicas are drained ({names}), so nothing is served; take one back with "
+                f"`curl -X POST '{admin}/admin/undrain?replica={sides[0].entry.address}'`"
+            )
+    return None
 
 
 def acknowledged(

@@ -135,19 +135,30 @@ def _status(program: StackProgram, found: ProcessState | None, ends: int = 0) ->
 
 
 def wait_ready(
-    supervision: Supervision, stack: Stack, *, timeout_s: float, said: Callable[[str], None]
+    supervision: Supervision,
+    stack: Stack,
+    *,
+    timeout_s: float,
+    said: Callable[[str], None],
+    hopeless: Callable[[StackProgram], str | None],
 ) -> None:
-    """Until every process serves; StackProblemError with the log's end when one gave up or time ran out."""
+    """Until every process serves; StackProblemError with the log's end when one gave up or time ran out.
+
+    hopeless: why a proxy that runs will not serve however long one waits, which ends the wait.
+    """
     begun = time.monotonic()
     waiting = {program.name: program for program in stack.programs}
     while waiting:
         states = {state.name: state for state in supervision.states()}
         engines = any(program.kind == "engine" for program in waiting.values())
         for name, program in list(waiting.items()):
+            found = states.get(name)
+            runs = found is not None and found.state == "RUNNING"
+            if program.kind == "proxy" and runs and (why := hopeless(program)) is not None:
+                raise StackProblemError(why)
             # A proxy is ready as soon as nothing has told it otherwise; only after its engines it means something.
             if engines and program.kind == "proxy":
                 continue
-            found = states.get(name)
             if found is None or found.state in BROKEN:
                 why = "is not known to supervisord" if found is None else found.description
                 raise StackProblemError(f"{name} did not start ({why})\n{tail(supervision.log(name))}")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from tests.local.stacks import PROXY, SECRETS, build, disaggc, status
+from tests.local.stacks import PROXY, SECRETS, START, build, disaggc, status
 
 POLICY = "services.chat.proxy.policy"
 
@@ -121,6 +125,41 @@ def test_other_ports_restart_the_proxy(running):
     assert "started chat-proxy-0" in errors
     assert f"http://127.0.0.1:{port}" in said
     assert ask(running, "/admin/routing")["listen"]["port"] == port
+
+
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_up_says_soon_that_a_drained_role_serves_nobody_and_how_to_take_it_back(running, role):
+    ask(running, f"/admin/drain?replica=chat/{role}/0", "POST")
+    code, _, errors = up(running)
+    assert code == 1
+    assert f"error: chat: all {role} replicas are drained (chat/{role}/0), so nothing is served" in errors
+    assert "not ready within" not in errors
+    shown = disaggc(running, "local", "status", "out")
+    assert (shown.returncode, f"all {role} replicas are drained" in shown.stdout) == (6, True)
+    said = re.search(r"`curl -X POST '(\S+)'`", errors)
+    assert said is not None
+    undrain = urllib.request.Request(said[1], method="POST")  # noqa: S310
+    urllib.request.urlopen(undrain, timeout=10).read()  # noqa: S310
+    assert up(running)[0] == 0
+
+
+def test_in_the_foreground_a_drained_role_is_said_and_can_be_taken_back(running):
+    ask(running, "/admin/drain?replica=chat/decode/0", "POST")
+    words = [sys.executable, "-c", START, "local", "up", "out", "--foreground", "--timeout", "60"]
+    process = subprocess.Popen(
+        words, cwd=running, stderr=subprocess.PIPE, env={**os.environ, **SECRETS}, text=True
+    )
+    try:
+        assert process.stderr is not None
+        while "all decode replicas are drained" not in (line := process.stderr.readline()):
+            assert line, "it ended"
+        ask(running, "/admin/undrain?replica=chat/decode/0", "POST")
+        while "up; Ctrl-C stops everything" not in (line := process.stderr.readline()):
+            assert line, "it ended"
+            assert "drained" not in line
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
 
 
 def test_a_folder_that_is_not_there_is_no_stack_that_is_down(tmp_path):
