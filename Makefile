@@ -16,11 +16,11 @@ help: ## list the targets
 $(VENV)/.run: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "no python3 of version 3.11 or later found; set PYTHON=" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	DISAGGC_PURE=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	DISAGGC_PURE=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 demo: $(VENV)/.run ## compile the five-node example: its plan, its files, one unit
@@ -53,8 +53,8 @@ soak: $(VENV)/.dev ## long random tests; keeps its table in docs/benchmarks/soak
 bench: $(VENV)/.dev ## CPU seconds of the commands as whole processes
 	$(BIN)/python -m tests.bench.cpu
 
-dist: $(VENV)/.dev ## wheel and sdist in dist/
-	$(BIN)/python -m build
+dist: $(VENV)/.dev ## sdist, and wheel compiled for this python, in dist/; DISAGGC_PURE=1: wheel of sources
+	DISAGGC_COMPILE=$(if $(DISAGGC_PURE),0,1) $(BIN)/python -m build
 
 clean: ## remove what make made
 	rm -rf out dist build .mypy_cache .ruff_cache .hypothesis $(VENV)/.run $(VENV)/.dev

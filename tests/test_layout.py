@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "disaggc"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+MODULES = [ROOT / "hatch_build.py", *sorted(PACKAGE.rglob("*.py"))]
 
 MODULE_LINES = 250
 WAIVED_LINES = 400
@@ -29,13 +29,13 @@ FORBIDDEN_NAMES = {
 }  # fmt: skip
 
 TOP_LEVEL = {
-    "disaggc", "docs", "schemas", "targets", "examples", "tests", "pyproject.toml", "README.md", "Makefile", "LICENSE",
+    "disaggc", "docs", "schemas", "targets", "examples", "tests", "pyproject.toml", "hatch_build.py", "README.md", "Makefile", "LICENSE",
     "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", ".ci", ".github", ".gitignore", ".pre-commit-hooks.yaml",
 }  # fmt: skip
 
 
 def name_of(path: Path) -> str:
-    return path.relative_to(PACKAGE).as_posix()
+    return path.relative_to(PACKAGE if PACKAGE in path.parents else ROOT).as_posix()
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
