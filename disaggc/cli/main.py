@@ -26,6 +26,7 @@ from disaggc.cli import (
     validate,
 )
 from disaggc.cli.exits import Exit
+from disaggc.proxy.compiled import is_compiled
 
 UsageError: type[BaseException] = typer.BadParameter.__bases__[0]
 """Typer's own class for wrong usage; it exports only this child of it."""
@@ -62,14 +63,21 @@ app.add_typer(catalog.app, name="catalog", short_help="List the facts that plans
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        sys.stdout.write(f"disaggc {__version__}\n")
+        kind = "compiled" if is_compiled() else "interpreted"
+        sys.stdout.write(f"disaggc {__version__}\nproxy: {kind}\n")
         raise typer.Exit
 
 
 @app.callback()
 def _options(
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version, and whether the proxy is compiled.",
+        ),
     ] = False,
 ) -> None:
     pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from disaggc import __version__
 from disaggc.proxy.board import (
     TIME_BINS,
     Board,
@@ -19,6 +20,7 @@ from disaggc.proxy.board import (
     replica_cell,
     timing_cell,
 )
+from disaggc.proxy.compiled import is_compiled
 from disaggc.proxy.tally import time_edge
 from disaggc.traffic.sketch import BINS, LengthSketch, bin_upper
 
@@ -136,7 +138,8 @@ _SHARED: tuple[tuple[int, str, str], ...] = (
 
 def render(board: Board, classes: Sequence[str], slots: Mapping[str, int], *, generation: int) -> str:
     """All metrics as text."""
-    lines: list[str] = []
+    build = f'version="{__version__}",compiled="{str(is_compiled()).lower()}"'
+    lines = [*_metric("build_info", "gauge", "1, labelled by what runs.", samples=[(build, 1.0)])]
     lines += _metric(
         "routing_generation", "gauge", "Generation of the routing table.", samples=[("", generation)]
     )

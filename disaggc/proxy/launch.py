@@ -10,12 +10,16 @@ from pathlib import Path
 
 import uvloop
 
+from disaggc import __version__
+from disaggc.proxy.compiled import is_compiled
 from disaggc.proxy.control import Control
 from disaggc.proxy.service import SecretError, read_secret
 from disaggc.proxy.tables import RoutingFile
 from disaggc.routing.limits import Listen
 from disaggc.routing.table import RoutingTable
 from disaggc.routing.text import TableError
+
+_LOG = logging.getLogger(__name__)
 
 
 class LaunchError(Exception):
@@ -43,6 +47,13 @@ def read_table(file: RoutingFile, *, host: str | None, port: int | None) -> Rout
 def launch(config: Path, *, workers: int, host: str | None = None, port: int | None = None) -> None:
     """Serve until SIGTERM; LaunchError when that cannot start."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
+    if is_compiled():
+        _LOG.info("disaggc %s, compiled", __version__)
+    else:
+        _LOG.info(
+            "disaggc %s, interpreted: a wheel built beside a C compiler spends half the time in Python",
+            __version__,
+        )
     file = RoutingFile(config)
     table = read_table(file, host=host, port=port)
     try:

@@ -12,13 +12,15 @@ import pytest
 from disaggc import __version__
 from disaggc.cli import main as entry
 from disaggc.cli.main import main
+from disaggc.proxy import framing
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_version(capsys):
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"disaggc {__version__}\n"
+    kind = "interpreted" if framing.__file__.endswith(".py") else "compiled"
+    assert capsys.readouterr().out == f"disaggc {__version__}\nproxy: {kind}\n"
 
 
 def test_help_names_every_verb(capsys):
