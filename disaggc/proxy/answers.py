@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
 from disaggc.proxy.failures import LegError
 from disaggc.proxy.framing import Head
 
@@ -41,22 +39,26 @@ class Sink(Protocol):
 class Home(Protocol):
     """Where a connection belongs."""
 
-    outbox: Outbox
-    """How it sends."""
+    @property
+    def outbox(self) -> Outbox:
+        """How it sends."""
 
     def put_back(self, connection: Connection) -> None:
         """Nobody owns it any more, it can take another request."""
 
 
-class Answer(msgspec.Struct, eq=False):
+class Answer:
     """What an engine said: the head, and the whole body, or the first events of a stream or all of them."""
 
-    head: Head
-    body: bytes
-    connection: Connection
-    """Still the asker's while not `ended`, nobody's or another's after."""
-    framed: bool
-    """Whether the body is whole events of a stream, in whole chunks, less the last, empty one."""
-    ended: bool
-    words: Sequence[bytes] = ()
-    """Of a stream, what `notable_in` found in the body, once it is judged."""
+    __slots__ = ("body", "connection", "ended", "framed", "head", "words")
+
+    def __init__(self, head: Head, body: bytes, connection: Connection, *, framed: bool, ended: bool) -> None:
+        self.head = head
+        self.body = body
+        self.connection = connection
+        """Still the asker's while not `ended`, nobody's or another's after."""
+        self.framed = framed
+        """Whether the body is whole events of a stream, in whole chunks, less the last, empty one."""
+        self.ended = ended
+        self.words: Sequence[bytes] = ()
+        """Of a stream, what `notable_in` found in the body, once it is judged."""

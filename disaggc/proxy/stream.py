@@ -7,12 +7,11 @@ breaks, or ends without the engine having said that it is complete, ends with an
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from disaggc.proxy.asks import MESSAGES, RESPONSES, Api
+from disaggc.proxy.asks import Api
 from disaggc.proxy.board import Timing, Total
 from disaggc.proxy.engine_json import Usage
 from disaggc.proxy.events import (
@@ -30,6 +29,7 @@ from disaggc.proxy.events import (
 )
 from disaggc.proxy.eventstream import split_events
 from disaggc.proxy.framing import LAST_CHUNK, chunk, dechunk
+from disaggc.proxy.stream_errors import error_event
 
 if TYPE_CHECKING:
     from disaggc.proxy.answers import Answer
@@ -57,9 +57,17 @@ class Changes:
 class Listener(Protocol):
     """Whose stream it is: where it goes, what counts it, and who is told that it is over, unless it was dropped."""
 
-    service: Service
-    front: Front
-    times: list[list[float]]
+    @property
+    def service(self) -> Service:
+        """What it is counted with."""
+
+    @property
+    def front(self) -> Front:
+        """Where it goes."""
+
+    @property
+    def times(self) -> list[list[float]]:
+        """Where seconds are noted."""
 
     def stream_ended(self) -> None:
         """The client has everything that the engine said."""
@@ -229,18 +237,3 @@ class Stream:
         self.over = True
         self._send(chunk(error_event(self._changes.api, reason, status)) + LAST_CHUNK)
         self._listener.stream_broke()
-
-
-def error_event(api: Api, reason: str, status: int) -> bytes:
-    """The event by which clients of that API learn that a stream failed."""
-    message = f"decode failed while streaming: {reason}"
-    said: dict[str, object]
-    if api is MESSAGES:
-        kind = "timeout_error" if status == 504 else "overloaded_error" if status == 503 else "api_error"
-        said = {"type": "error", "error": {"type": kind, "message": message}}
-    elif api is RESPONSES:
-        said = {"type": "error", "code": "upstream_error", "message": message}
-    else:
-        said = {"error": {"message": message, "type": "upstream_error", "param": None, "code": status}}
-    event = b"event: error\n" if api in (MESSAGES, RESPONSES) else b""
-    return event + b"data: " + json.dumps(said).encode() + b"\n\n"
