@@ -118,6 +118,6 @@ def _written(lines: list[bytes]) -> bytes:
 def value_of(event: bytes) -> bytes:
     """The value of an event that `split_events` gave; empty where it has none, or one of several lines."""
     if event.startswith(b"data: "):
-        return event[6:-2]
+        return event[6:].removesuffix(b"\n\n")
     at = event.find(b"\ndata: ")
-    return event[at + 7 : -2] if at >= 0 else b""
+    return event[at + 7 :].removesuffix(b"\n\n") if at >= 0 else b""
