@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -126,7 +127,7 @@ def simulate(
         ranged=ranged,
         seed=seed,
         admission=admission,
-        faults=tuple(_fault(text) for text in fail or ()),
+        faults=_faults(fail or []),
     )
     return _shown(wish, Console(color, quiet), output)
 
@@ -207,6 +208,16 @@ def _fault(text: str) -> Fault:
         return parse_fault(text)
     except ValueError as problem:
         raise typer.BadParameter(f"`--fail {text[:40]}`: {problem}") from None
+
+
+def _faults(texts: list[str]) -> tuple[Fault, ...]:
+    """What is down already cannot fail."""
+    found = tuple(_fault(text) for text in texts)
+    ordered = sorted(found, key=lambda fault: (str(fault), fault.at_s))
+    for first, second in pairwise(ordered):
+        if str(first) == str(second) and second.at_s < first.at_s + first.down_s:
+            raise typer.BadParameter(f"`--fail {second}`: one begins while another has it down already")
+    return found
 
 
 def _mode(text: str) -> str:

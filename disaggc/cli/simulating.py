@@ -25,7 +25,7 @@ from disaggc.cli.progress import Bar
 from disaggc.cli.runs import Simulated
 from disaggc.cli.trace_files import Recording, read_trace_file
 from disaggc.compilation import Compiled, Request
-from disaggc.diagnostics import Diagnostic, error, has_errors
+from disaggc.diagnostics import Diagnostic, error, has_errors, warning
 from disaggc.diagnostics.render import Report
 from disaggc.ir.plan import ServicePlan
 from disaggc.perf.constants import Corner, carried_from
@@ -35,6 +35,7 @@ from disaggc.perf.layout import Layout
 from disaggc.perf.models import Models
 from disaggc.pipeline import check
 from disaggc.resolve.model import ResolvedService
+from disaggc.units import format_duration
 
 _SOONER = "ask for a higher rate or fewer `--requests`; times of a trace are seconds"
 
@@ -98,7 +99,21 @@ def simulated(wish: Wish, bar: Bar) -> tuple[tuple[Simulated, ...], Report]:
     impossible = [
         error("DGC550", f"`--mode {d.mode}` of `{d.service}`: {why}") for d in done for why in d.run.reasons
     ]
-    return tuple(d for d in done if not d.run.reasons), _with(report, tuple(impossible))
+    able = tuple(d for d in done if not d.run.reasons)
+    return able, _with(report, (*impossible, *_unstruck(able, wish.faults)))
+
+
+def _unstruck(done: tuple[Simulated, ...], faults: tuple[Fault, ...]) -> Iterator[Diagnostic]:
+    """Failures that a run ended before: its figures are those of a run without them, and do not show it."""
+    for fault in faults:
+        early = [d for d in done if d.run.whole.to_s < fault.at_s]
+        if early:
+            more = f", and so in {len(early) - 1} more of {len(done)} runs" if len(early) > 1 else ""
+            text = (
+                f"`--fail {fault}`: nothing fails, as the last answer of `--mode {early[0].mode}` is at "
+                f"{format_duration(early[0].run.whole.to_s)}, before {format_duration(fault.at_s)}{more}"
+            )
+            yield warning("DGC551", text, help="let it fail earlier, or send more with `--requests`")
 
 
 class _Runs:

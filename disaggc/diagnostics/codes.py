@@ -138,6 +138,9 @@ _TABLE = (
         "A deadline of the proxy is below the p99 that the plan predicts; healthy requests would be ended.",
     ),
     Code("DGC550", "mode-does-not-run", "A layout that the command line names cannot run on this cluster."),
+    Code(
+        "DGC551", "failure-after-end", "A failure that `simulate` was asked for comes after the last answer."
+    ),
     Code("DGC601", "unknown-target", "The target is not one of those disaggc ships."),
     Code("DGC602", "target-unsupported", "The plan needs something that this target cannot express."),
     Code(

@@ -378,6 +378,7 @@ def test_a_missing_trace_and_a_mode_that_does_not_fit(capsys, spec, tmp_path):
         ["--fail", "decode/0@-1s+1min"],
         ["--fail", "decode/0@1s+0s"],
         ["--fail", "decode/0@1s+9999999h"],
+        ["--fail", "decode/0@2min+1min", "--fail", "decode/0@1min+2min"],
     ],
 )
 def test_wrong_usage(capsys, spec, arguments):
@@ -399,6 +400,23 @@ def test_a_replica_that_fails_on_the_way(capsys, spec):
     code, _, err = run(capsys, *common, "--fail", "decode/2@5s+20s")
     assert code == 1
     assert "`--fail decode/2`: `--mode 2P2D` has no such replica" in err
+
+
+def test_a_failure_after_the_last_answer_is_said_and_changes_nothing(capsys, spec):
+    common = (spec, "--mode", "2P2D", "--bench", "2k/256/64", "--requests", 100)
+    _, calm = document(capsys, *common)
+    _, late = document(capsys, *common, "--fail", "decode/1@2h+20s")
+    assert late["runs"] == calm["runs"]
+    (found,) = [one for one in late["diagnostics"] if one["code"] == "DGC551"]
+    assert found["severity"] == "warning"
+    assert "`--fail decode/1`: nothing fails, as the last answer of `--mode 2P2D` is at" in found["message"]
+    assert found["message"].endswith("before 2.0 h")
+    code, out, err = run(capsys, *common, "--sweep", "concurrency=8,16", "--fail", "decode/1@2h+20s")
+    assert code == 0
+    assert out
+    assert err.count("DGC551") == 1
+    assert "and so in 1 more of 2 runs" in err
+    assert "DGC551" not in run(capsys, *common, "--fail", "decode/1@1s+20s")[2]
 
 
 def test_what_bench_and_sweep_say():

@@ -123,9 +123,10 @@ class Cluster:
             caller.start()
 
         def watch(next_s: float) -> bool:
-            if next_s >= self.timeline.next_s:
+            runs = self._over < total  # else what comes, e.g. a failure hours later, is not of this run
+            if runs and next_s >= self.timeline.next_s:
                 self.timeline.reach(next_s, self.proxy.waiting)
-            return self._over < total
+            return runs
 
         now = self.calendar.run(watch)
         return report(self, layout, now)
