@@ -17,6 +17,9 @@ from disaggc.solve.rates import ROLES, Kind, ReplicaRates
 
 _MICRO = 1_000_000
 _MILLI = 1_000
+MOST_TOK_PER_S = 1e9
+"""Of a replica, prompts and output: beyond any accelerator, reached by constants next to nothing alone. With it the
+throughput of thousands of replicas is a number the solver can hold."""
 _SLACK = 999
 """Operating batches are the cap divided by a count, rounded; less than one sequence is not worth a replica."""
 
@@ -125,7 +128,8 @@ def _micro(rates: ReplicaRates, kind: Kind, point: tuple[float | None, int, int]
     """Micro-requests per second of a replica; zero where a bound breaks."""
     batch, pool, variant = point
     found = rates.at(kind, batch, pool=pool, variant=variant)
-    return found.rate.value * _MICRO if found.feasible else 0.0
+    most = MOST_TOK_PER_S / _tokens(rates.variants[variant])
+    return min(found.rate.value, most) * _MICRO if found.feasible else 0.0
 
 
 def _forbidden(service: ResolvedService, options: tuple[Option, ...]) -> Iterator[tuple[int, int]]:

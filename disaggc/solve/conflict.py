@@ -19,7 +19,7 @@ from disaggc.resolve.pairing import pair_refusal
 from disaggc.solve.attempt import Attempt, attempt, rates_of
 from disaggc.solve.candidates import allowed_roles
 from disaggc.solve.cpsat import Limits
-from disaggc.solve.rates import ReplicaRates
+from disaggc.solve.rates import LONGEST_S, Kind, ReplicaRates
 from disaggc.solve.relax import LIGHT, Requirement, dropped, eased, enlarged, requirements
 from disaggc.solve.solution import Infeasible, Unproven
 from disaggc.solve.wording import said
@@ -178,8 +178,13 @@ def _nothing_runs(rates: tuple[ReplicaRates, ...], resolved: ResolvedSpec) -> li
         path = ("services", one.service.name, "constraints")
         roles = allowed_roles(one.service)
         for role in roles:
-            why = [reason for (r, _), reasons in one.refused.items() if r is role for reason in reasons]
-            if not any(kind[0] is role for kind in one.kinds):
+            if any(kind[0] is role for kind in one.kinds):
+                continue
+            endless = [(seconds, kind) for kind, seconds in one.endless.items() if kind[0] is role]
+            if endless:
+                found.append(_endless(resolved, one.service.name, min(endless, key=lambda e: e[0])))
+            else:
+                why = [reason for (r, _), reasons in one.refused.items() if r is role for reason in reasons]
                 message = f"no {role.value} replica of `{one.service.name}` fits on any node group"
                 found.append(
                     Diagnostic("DGC501", Severity.ERROR, message, path, notes=tuple(dict.fromkeys(why)))
@@ -194,6 +199,24 @@ def _nothing_runs(rates: tuple[ReplicaRates, ...], resolved: ResolvedSpec) -> li
         message = f"the smallest layout of {names} does not fit on {nodes} node{'s' if nodes > 1 else ''}"
         found.append(Diagnostic("DGC501", Severity.ERROR, message, ("cluster", "nodes")))
     return found
+
+
+def _endless(resolved: ResolvedSpec, service: str, best: tuple[float, Kind]) -> Diagnostic:
+    """Not the cluster is too small: the constants say that no request ever ends."""
+    seconds, (role, group, shape) = best
+    file = resolved.spec.calibration is not None
+    constants = " by the constants of the calibration file" if file else ""
+    message = (
+        f"no {role.value} replica of `{service}` answers a request within ten years: the fastest, {shape} on "
+        f"`{group}`, takes {seconds / (LONGEST_S / 10):.2g} years{constants}"
+    )
+    path = ("calibration",) if file else ("services", service, "workload")
+    way = (
+        "leave out the constants that nobody measured, or put them in their units (seconds, shares of a peak)"
+    )
+    return Diagnostic(
+        "DGC501", Severity.ERROR, message, path, help=way if file else "ask for shorter requests"
+    )
 
 
 def _unpaired(rates: ReplicaRates) -> list[str]:

@@ -18,6 +18,8 @@ Kind = tuple[Role, str, Shape]
 MOST_POINTS = 10
 """Operating points kept for each kind; denser grids move the optimum by less than the model's error."""
 ROLES = (Role.PREFILL, Role.DECODE, Role.COLOCATED)
+LONGEST_S = 10 * 365 * 86400.0
+"""A replica that has a request for ten years serves nobody; in micro-seconds the solver can still add such times up."""
 
 
 @dataclass(slots=True)
@@ -29,6 +31,8 @@ class ReplicaRates:
     roles: tuple[Role, ...] = ROLES
     kinds: tuple[Kind, ...] = ()
     refused: dict[tuple[Role, str], tuple[str, ...]] = field(default_factory=dict)
+    endless: dict[Kind, float] = field(default_factory=dict)
+    """Kinds that are left out because a request takes longer than LONGEST_S: least seconds it takes."""
     _known: dict[tuple[Kind, float | None, int, int], Capacity] = field(default_factory=dict)
     _points: dict[Kind, tuple[float, ...]] = field(default_factory=dict)
 
@@ -36,7 +40,7 @@ class ReplicaRates:
     def of(
         cls, models: Models, variants: tuple[ResolvedService, ...], roles: tuple[Role, ...]
     ) -> ReplicaRates:
-        """Every kind whose memory fits; `refused` says why a role has none on a group."""
+        """Every kind whose memory fits and that ends; `refused` and `endless` say why a role has none on a group."""
         found: list[Kind] = []
         refused: dict[tuple[Role, str], tuple[str, ...]] = {}
         service = variants[0]
@@ -49,7 +53,9 @@ class ReplicaRates:
                 found.extend((role, group.name, shape) for shape in shapes)
                 if not shapes:
                     refused[role, group.name] = why
-        return cls(models, variants, roles, tuple(found), refused)
+        rates = cls(models, variants, roles, refused=refused)
+        rates.kinds = tuple(kind for kind in found if not rates._endless(kind))
+        return rates
 
     @property
     def service(self) -> ResolvedService:
@@ -81,8 +87,20 @@ class ReplicaRates:
             candidate = Candidate(kind[0], self.group(kind), kind[2])
             every = operating_points(self.models, self.service, candidate, replicas=min(self.most(kind), 64))
             good = [point for point in _thinned(every, 4 * MOST_POINTS) if self.at(kind, point).feasible]
-            self._points[kind] = _thinned(tuple(good), MOST_POINTS)
+            quick = [point for point in good if self.seconds(kind, point) <= LONGEST_S]
+            if good and not quick:
+                self.endless[kind] = self.seconds(kind, good[0])
+            self._points[kind] = _thinned(tuple(quick), MOST_POINTS)
         return self._points[kind]
+
+    def _endless(self, kind: Kind) -> bool:
+        """Constants may be such that each makes sense, and all of them together make a request take for ever."""
+        if kind[0] is Role.PREFILL:
+            if self.seconds(kind, None) > LONGEST_S:
+                self.endless[kind] = self.seconds(kind, None)
+        else:
+            self.points(kind)
+        return kind in self.endless
 
     def slots(self, kind: Kind) -> float:
         """Most sequences one replica runs with every bound kept; 0 = it cannot run."""
