@@ -17,10 +17,8 @@ import pydantic
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-HOOK = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
-    "hooks"
-]
-MODULES: list[str] = HOOK["custom"]["modules"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+MODULES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"]["modules"]
 
 FORBIDDEN: dict[type, str] = {
     msgspec.Struct: "msgspec makes it by its own metaclass: what it decodes would not be the compiled class",
