@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from disaggc.cli.main import main
 from tests.examples.targets import ROOT
@@ -28,6 +29,17 @@ def test_the_readme_shows_real_output(tmp_path, capsys, regen_golden):
         README.write_text(text)
     assert _BLOCK.search(text)["output"] == real, "run `make golden` and review"
     assert len(block["spec"].splitlines()) == 10
+
+
+def test_what_the_readme_builds_is_built(tmp_path, capsys, monkeypatch):
+    block = _BLOCK.search(README.read_text())
+    assert block is not None
+    commands = re.findall(r"^    disaggc (build .*)$", README.read_text(), re.MULTILINE)
+    assert commands
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "disaggc.yaml").write_text(block["spec"])
+    for command in commands:
+        assert main(shlex.split(command)) == 0, capsys.readouterr().err
 
 
 def test_every_link_of_the_readme_leads_somewhere():
