@@ -28,8 +28,8 @@ FOLDERS = ("disaggc", "targets", "schemas", "examples")
 FILES = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
 """What a wheel is made of."""
 KEPT_S = 86_400
-SIGN = "framing"
-"""A module that is compiled where any is."""
+LIBRARY = "disaggc__mypyc."
+"""What holds the code of all compiled modules."""
 
 
 class UncompiledError(Exception):
@@ -142,9 +142,17 @@ def use(*, interpreted: bool = False) -> bool:
     return True
 
 
+def check(proxy: int, *, is_compiled: bool) -> None:
+    """SystemExit unless the workers of this proxy have loaded what is said of them (Linux)."""
+    for task in Path(f"/proc/{proxy}/task").iterdir():
+        for worker in (task / "children").read_text().split():
+            if runs_compiled(int(worker)) is not is_compiled:
+                raise SystemExit(f"worker {worker} of a proxy is {'not ' if is_compiled else ''}compiled")
+
+
 def runs_compiled(pid: int) -> bool:
     """Whether a process has the compiled modules loaded (Linux)."""
-    return f"disaggc/proxy/{SIGN}." in Path(f"/proc/{pid}/maps").read_text()
+    return LIBRARY in Path(f"/proc/{pid}/maps").read_text()
 
 
 def main(command: list[str]) -> int:

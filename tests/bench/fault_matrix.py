@@ -25,6 +25,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
+from tests import compiled
 from tests.bench.fault_cell import SOCKETS_S, Cell, Kind, cell, stack_up
 from tests.bench.fault_left import clear_left, end_by_signals
 from tests.bench.fault_network import unavailable
@@ -64,6 +65,7 @@ class Work:
                 number = self.result.stacks
             try:
                 with stack_up(kind, number) as stack:
+                    compiled.check(stack.proxy.pid, is_compiled=self.result.is_compiled)
                     while (row := self.take(kind)) is not None:
                         self.line(stack, kind, row)
                     self.rest(stack, kind)
@@ -139,7 +141,11 @@ def main() -> int:
     parser.add_argument("--stacks", type=int, default=4, help="stacks that run rows side by side")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", action="store_true", help="keep the page")
+    parser.add_argument(
+        "--interpreted", action="store_true", help="this checkout instead of the compiled package"
+    )
     options = parser.parse_args()
+    is_compiled = compiled.use(interpreted=options.interpreted)
     end_by_signals()
     for left in clear_left():
         print(f"a run that was killed left {left}: removed", file=sys.stderr)
@@ -153,7 +159,7 @@ def main() -> int:
     skipped = [row.name for row in ROWS if row.cable and options.rows in row.name] if missing else []
     if skipped:
         print(f"SKIPPED, {missing}: {', '.join(skipped)}", file=sys.stderr)
-    result = Result(side_by_side=options.stacks, skipped=skipped, commit=commit())
+    result = Result(side_by_side=options.stacks, skipped=skipped, commit=commit(), is_compiled=is_compiled)
     work, load = Work(todo, column=options.column, result=result), os.getloadavg()[0]
     with ThreadPoolExecutor(options.stacks) as pool:
         tasks = [pool.submit(work.run) for _ in range(options.stacks)]
@@ -174,7 +180,8 @@ def told(result: Result) -> str:
         {
             "schema": "disaggc.bench-faults/v3",
             "commit": result.commit,
-            "deadlefts": DEADLINE_S,
+            "compiled": result.is_compiled,
+            "deadline_s": DEADLINE_S,
             "sockets_after_s": SOCKETS_S,
             "minutes": round(result.minutes, 1),
             "stacks": result.stacks,

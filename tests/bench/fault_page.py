@@ -36,6 +36,8 @@ class Result:
     side_by_side: int = 0
     commit: str = ""
     """What the tree was at when it began."""
+    is_compiled: bool = False
+    """Whether the proxy was the package as its wheel installs it, or the checkout."""
     minutes: float = 0.0
     load: tuple[float, ...] = ()
     """1 min load average at the begin and the end."""
@@ -83,7 +85,8 @@ class Result:
     def page(self) -> str:
         """The kept page."""
         today = dt.datetime.now(tz=dt.UTC).date()
-        tried = f"`python -m tests.bench.fault_matrix --write`, {today}, commit {self.commit}."
+        proxy = "compiled, as its wheel installs it" if self.is_compiled else "interpreted"
+        tried = f"`python -m tests.bench.fault_matrix --write`, {today}, commit {self.commit}, proxy {proxy}."
         parts = [TITLE, tried, self.summary(), EXPLAINED, self.tables(), NOTES]
         return "\n\n".join(parts) + "\n"
 

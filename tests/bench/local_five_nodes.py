@@ -29,6 +29,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests import compiled
 from tests.bench.fault_stack import call
 from tests.bench.stages import stage
 
@@ -213,7 +214,9 @@ def generated(urls: list[str]) -> float:
     return total
 
 
-def measure(folder: Path, scale: float, waves: int, *, interval: int) -> dict[str, float | None]:
+def measure(
+    folder: Path, scale: float, waves: int, *, interval: int, is_compiled: bool
+) -> dict[str, float | None]:
     spec = folder / "spec.yaml"
     spec.write_text(
         SPEC.format(
@@ -230,6 +233,7 @@ def measure(folder: Path, scale: float, waves: int, *, interval: int) -> dict[st
         )
     try:
         pids = {program["kind"]: program["pid"] for program in up["programs"]}
+        compiled.check(pids["proxy"], is_compiled=is_compiled)
         urls = [program["url"] for program in up["programs"] if "/decode/" in program["address"]]
         before = {program["name"]: cpu_seconds(program["pid"]) for program in up["programs"]}
         own, begun = time.process_time(), time.monotonic()
@@ -253,6 +257,7 @@ def measure(folder: Path, scale: float, waves: int, *, interval: int) -> dict[st
     steady = None if window.rate is None else window.rate / scale
     starved = window.lost is None or window.lost > STARVED
     return {
+        "compiled": is_compiled,
         "scale": scale,
         "stream_interval": interval,
         "requests": asked,
@@ -282,9 +287,15 @@ def main() -> int:
     options.add_argument("--waves", type=int, default=2)
     options.add_argument("--stream-interval", type=int, default=1)
     options.add_argument("--json", action="store_true")
+    options.add_argument(
+        "--interpreted", action="store_true", help="this checkout instead of the compiled package"
+    )
     given = options.parse_args()
+    is_compiled = compiled.use(interpreted=given.interpreted)
     with tempfile.TemporaryDirectory(prefix="disaggc-five-") as folder:
-        found = measure(Path(folder), given.scale, given.waves, interval=given.stream_interval)
+        found = measure(
+            Path(folder), given.scale, given.waves, interval=given.stream_interval, is_compiled=is_compiled
+        )
     if given.json:
         print(json.dumps(found, indent=2))
     else:

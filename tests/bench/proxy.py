@@ -3,6 +3,8 @@
 Engines and client are the C program beside this file, in processes of their own on one core; each proxy runs on the
 other, and only its own CPU time is counted (from /proc). Rounds are interleaved, medians are shown.
 
+Ours is the package as its wheel installs it, compiled; --interpreted measures this checkout as it is instead.
+
 Stages are said on stderr; one that is not over in its time ends the bench with a message. --scale shortens all of
 them: requests, streams, connections at once. Below 1 the figures per request and stream are coarser.
 """
@@ -23,6 +25,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests import compiled
 from tests.bench.stages import stage
 
 HERE = Path(__file__).parent
@@ -288,7 +291,7 @@ def holding(port: int, streams: int, tokens: int = 1_000_000) -> Iterator[None]:
             process.kill()
 
 
-def measure(rounds: int, scale: float) -> dict[str, dict[str, float]]:
+def measure(rounds: int, scale: float, *, is_compiled: bool) -> dict[str, dict[str, float]]:
     """Every contender, interleaved; medians by figure."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -297,6 +300,8 @@ def measure(rounds: int, scale: float) -> dict[str, dict[str, float]]:
             with stage(f"{contender.name}: start", 3 * UP_S + 10):
                 for port in contender.ports:
                     wait_up(port)
+        for pid in contenders[1].pids or []:
+            compiled.check(pid, is_compiled=is_compiled)
         streams = scaled(STREAMS, scale)
         for contender in contenders[1:]:
             with stage(f"{contender.name}: memory at {streams:,} open streams", HOLD_S):
@@ -376,18 +381,21 @@ def main() -> int:
     parser.add_argument(
         "--realtime", action="store_true", help="FIFO priority, where other work shares the machine"
     )
+    parser.add_argument("--interpreted", action="store_true", help="ours is this checkout, not compiled")
     options = parser.parse_args()
     if options.realtime:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(5))
     if options.scale <= 0:
         parser.error("--scale is above 0")
-    result = finish(measure(options.rounds, options.scale))
-    result["scale"], result["rounds"] = options.scale, options.rounds
+    is_compiled = compiled.use(interpreted=options.interpreted)
+    result = finish(measure(options.rounds, options.scale, is_compiled=is_compiled))
+    result["scale"], result["rounds"], result["compiled"] = options.scale, options.rounds, is_compiled
     if options.json:
         print(json.dumps(result, indent=2))
         return 0
     table = result["table"]
     names = list(table)
+    print(f"ours is {'compiled, as its wheel installs it' if is_compiled else 'interpreted'}")
     print(f"{'':28}" + "".join(f"{name:>16}" for name in names))
     for figure in sorted({figure for row in table.values() for figure in row}):
         cells = (f"{table[name][figure]:16.1f}" if figure in table[name] else f"{'-':>16}" for name in names)

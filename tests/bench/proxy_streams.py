@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests import compiled
 from tests.bench.proxy import (
     CORES,
     children,
@@ -83,7 +84,7 @@ def outcome(line: bytes) -> dict[str, int]:
     return found
 
 
-def measure(streams: int, workers: int) -> dict[str, object]:
+def measure(streams: int, workers: int, *, is_compiled: bool) -> dict[str, object]:
     """Open them, look, let them end."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -99,6 +100,7 @@ def measure(streams: int, workers: int) -> dict[str, object]:
         with stage("start", 70):
             time.sleep(1)
             wait_up(PORT)
+        compiled.check(proxy.pid, is_compiled=is_compiled)
         before, cpu = rss_bytes(proxy.pid), cpu_s(proxy.pid)
         begun = time.monotonic()
         with stage(f"open {streams:,} streams", OPEN_S):
@@ -113,7 +115,7 @@ def measure(streams: int, workers: int) -> dict[str, object]:
         time.sleep(0.5)
         return {
             "schema": "disaggc.bench-streams/v1",
-            "streams": streams, "workers": workers, "held": all(held), "open_at_once": at_once,
+            "compiled": is_compiled, "streams": streams, "workers": workers, "held": all(held), "open_at_once": at_once,
             "opened_in_s": round(opened, 2), "failed": sum(r["failed"] for r in results),
             "finished": sum(r["requests"] for r in results),
             "tokens": sum(r["tokens"] for r in results), "tokens_expected": streams * TOKENS,
@@ -129,8 +131,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--streams", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--interpreted", action="store_true", help="this checkout instead of the compiled package"
+    )
     options = parser.parse_args()
-    result = measure(options.streams, options.workers)
+    is_compiled = compiled.use(interpreted=options.interpreted)
+    result = measure(options.streams, options.workers, is_compiled=is_compiled)
     print(json.dumps(result, indent=2))
     good = (
         result["failed"] == 0

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from disaggc.simengine.timing import DecodeTimes, KvTimes, PrefillTimes, Timing
+from tests import compiled
 from tests.bench.fault_stack import PROGRAM, call
 from tests.bench.proxy import children, cpu_s, descriptors, rss_bytes, running
 from tests.bench.proxy_streams import END_S, OPEN_S, client, outcome, said
@@ -86,7 +87,7 @@ def wait_for(condition: Any, what: str, seconds: float = 180) -> None:
         time.sleep(0.1)
 
 
-def measure(streams: int, workers: int) -> dict[str, Any]:
+def measure(streams: int, workers: int, *, is_compiled: bool) -> dict[str, Any]:
     """Open them, look, let them end."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -119,7 +120,9 @@ def measure(streams: int, workers: int) -> dict[str, Any]:
                 )
             wait_for(lambda: call(port, "/v1/models") is not None, "the proxy does not answer")
             time.sleep(3)
-        return observed(stack, streams, proxy, doubles=doubles, port=port, admins=admins)
+        compiled.check(proxy.pid, is_compiled=is_compiled)
+        found = observed(stack, streams, proxy, doubles=doubles, port=port, admins=admins)
+        return {"schema": "disaggc.bench-double-streams/v1", "compiled": is_compiled, **found}
 
 
 def observed(
@@ -139,7 +142,6 @@ def observed(
     opened = time.monotonic() - begun
     states = [call(a, "/state", timeout=20) or {} for a in admins]
     found = {
-        "schema": "disaggc.bench-double-streams/v1",
         "streams": streams,
         "held": all(held),
         "open_at_once": sum(s.get("open", 0) for s in states),
@@ -175,8 +177,12 @@ def main() -> int:
     parser.add_argument("--streams", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument(
+        "--interpreted", action="store_true", help="this checkout instead of the compiled package"
+    )
     options = parser.parse_args()
-    found = measure(options.streams, options.workers)
+    is_compiled = compiled.use(interpreted=options.interpreted)
+    found = measure(options.streams, options.workers, is_compiled=is_compiled)
     if options.json:
         print(json.dumps(found, indent=2))
     else:
