@@ -119,6 +119,7 @@ def test_a_failed_prefill_ends_the_waiting_decode(dialect):
             replies = [await s.ask(prompt(stream=True)) for _ in range(2)]
             assert {r.status for r in replies} == {200}
             await s.quiet()
+            await asyncio.sleep(0.05)  # the engine takes notice a pass of the loop later, from Python 3.12 on
             assert s.decodes[0].running == 0
             ids = [r["headers"]["x-request-id"] for r in s.decodes[0].seen if r["body"]["model"] == "m"]
             assert len(ids) == len(set(ids))
