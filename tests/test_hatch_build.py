@@ -81,30 +81,33 @@ def test_sources_alone_where_that_is_asked_for(build, hook, monkeypatch, capsys)
     assert hook.dependencies() == []
 
 
-def broken(build):
+def raising(problem):
     def compiled(root, modules, work):
         del root, modules, work
-        raise build.CompileError("gcc fell over", "first line\ngcc fell over\n")
+        raise problem
 
     return compiled
 
 
-def test_a_failure_leaves_the_sources_and_one_line(build, hook, monkeypatch, capsys):
-    monkeypatch.setattr(build, "compiled", broken(build))
+@pytest.mark.parametrize("full", [False, True])
+def test_a_failure_leaves_the_sources_and_one_line(build, hook, monkeypatch, capsys, full):
+    problem = OSError(28, "No space left on device") if full else build.CompileError("gcc fell over", "log\n")
+    monkeypatch.setattr(build, "compiled", raising(problem))
     found = data()
     hook.initialize("standard", found)
     assert found == data()
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("disaggc: sources alone, not compiled: gcc fell over (DISAGGC_COMPILE=1 ")
+    assert line.startswith(f"disaggc: sources alone, not compiled: {problem} (DISAGGC_COMPILE=1 ")
 
 
 def test_a_failure_is_an_error_with_its_log_where_compiling_is_asked_for(build, hook, monkeypatch, capsys):
     monkeypatch.setenv("DISAGGC_COMPILE", "1")
-    monkeypatch.setattr(build, "compiled", broken(build))
+    problem = build.CompileError("gcc fell over", "first line\ngcc fell over\n")
+    monkeypatch.setattr(build, "compiled", raising(problem))
     with pytest.raises(SystemExit) as stopped:
         hook.initialize("standard", data())
     assert stopped.value.code == 1
-    assert "first line\ngcc fell over\n\ndisaggc: not compiled: gcc fell over\n" in capsys.readouterr().err
+    assert "first line\ngcc fell over\ndisaggc: not compiled: gcc fell over\n" in capsys.readouterr().err
 
 
 def test_both_wishes_at_once_are_an_error(hook, monkeypatch):
@@ -161,7 +164,7 @@ def test_a_module_that_was_not_made_is_a_failure(build, monkeypatch, tmp_path):
 def test_the_last_line_of_a_process_is_the_reason(build, tmp_path):
     with pytest.raises(build.CompileError) as failed:
         build._run(["-c", "import sys; print('first'); sys.exit('error: the last  ')"], cwd=tmp_path)
-    assert failed.value.args[0] == "the last"
-    assert "first" in failed.value.args[1]
+    assert str(failed.value) == "the last"
+    assert failed.value.log.splitlines()[0] == "first"
     with pytest.raises(build.CompileError, match="exit code 3"):
         build._run(["-c", "raise SystemExit(3)"], cwd=tmp_path)
