@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from disaggc import __version__
 from disaggc.proxy import compiled, framing
 from disaggc.proxy.board import Board
 from disaggc.proxy.exposition import render
+from disaggc.proxy.launch import LaunchError, launch
 
 
 def test_it_is_what_python_loads():
@@ -24,3 +27,11 @@ def test_the_metrics_say_which():
     kind = "false" if framing.__file__.endswith(".py") else "true"
     page = render(Board.create(1), (), {}, generation=1)
     assert f'\ndisaggc_proxy_build_info{{version="{__version__}",compiled="{kind}"}} 1\n' in page
+
+
+@pytest.mark.parametrize("kind", ["compiled", "interpreted"])
+def test_the_log_begins_with_it(kind, monkeypatch, caplog, tmp_path):
+    monkeypatch.setattr(compiled, "_SIGN", "_asyncio" if kind == "compiled" else "json")
+    with caplog.at_level(logging.INFO), pytest.raises(LaunchError):
+        launch(tmp_path / "missing.json", workers=1)
+    assert caplog.messages[0].startswith(f"disaggc {__version__}, {kind}")
