@@ -32,14 +32,22 @@ LIBRARY = "disaggc__mypyc."
 """What holds the code of all compiled modules."""
 
 
+ASKED = "DISAGGC_TEST_COMPILED"
+"""Set for processes that are to run the compiled package, so that one which does not can be told."""
+
+
 class UncompiledError(Exception):
     """There is no compiled package; the message says why."""
 
 
+class NoCompilerError(UncompiledError):
+    """There cannot be one on this machine."""
+
+
 def package() -> Path:
-    """The folder to import the compiled package from; UncompiledError where it cannot be had."""
+    """The folder to import the compiled package from; UncompiledError where it cannot be built."""
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
-        raise UncompiledError("there is no C compiler")
+        raise NoCompilerError("there is no C compiler")
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="new-", dir=CACHE) as name, _alone():
         sources = Path(name) / "sources"
@@ -128,7 +136,8 @@ def environment(folder: Path) -> dict[str, str]:
 
     Its working directory, this checkout as a rule, must not come first.
     """
-    return {"PYTHONPATH": os.pathsep.join((str(folder), str(ROOT))), "PYTHONSAFEPATH": "1"}
+    path = os.pathsep.join((str(folder), str(ROOT)))
+    return {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", ASKED: "1"}
 
 
 def use(*, interpreted: bool = False) -> bool:
@@ -156,12 +165,12 @@ def runs_compiled(pid: int) -> bool:
 
 
 def main(command: list[str]) -> int:
-    """Print the folder, or run the command; 3 where there is no compiled package."""
+    """Print the folder, or run the command; 69, which pytest never ends with, where there is no compiler."""
     try:
         folder = package()
     except UncompiledError as error:
-        sys.stderr.write(f"{error}\n")
-        return 3
+        sys.stderr.write(f"no compiled package: {error}\n")
+        return 69 if isinstance(error, NoCompilerError) else 1
     if command:
         os.execvpe(command[0], command, {**os.environ, **environment(folder)})  # noqa: S606 - nothing is to be quoted
     sys.stdout.write(f"{folder}\n")

@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from disaggc.proxy.asks import APIS, CHAT, COMPLETIONS, RESPONSES, Ask
 from disaggc.proxy.failures import RefusedError
+from disaggc.proxy.members import IDENTITY
 
 scalars = (
     st.none()
@@ -24,7 +25,7 @@ values = st.recursive(
 )
 objects = st.dictionaries(
     names.filter(
-        lambda n: n not in ("request_id", "vllm_xargs", "stream", "model") and not n.startswith("max_")
+        lambda n: n not in {*IDENTITY, "vllm_xargs", "stream", "model"} and not n.startswith("max_")
     ),
     values,
     max_size=8,

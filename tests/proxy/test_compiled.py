@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import pytest
 
@@ -11,6 +12,12 @@ from disaggc.proxy import compiled, framing
 from disaggc.proxy.board import Board
 from disaggc.proxy.exposition import render
 from disaggc.proxy.launch import LaunchError, launch
+from tests.compiled import ASKED
+
+
+def test_the_tests_run_what_was_asked_for():
+    """A forgotten extension module in a checkout would hide what is edited; a wrong path, what is to be proven."""
+    assert compiled.is_compiled() == (ASKED in os.environ)
 
 
 def test_it_is_what_python_loads():

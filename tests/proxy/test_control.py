@@ -12,8 +12,10 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from disaggc.proxy.compiled import is_compiled
 from disaggc.proxy.launch import read_table
 from disaggc.proxy.tables import RoutingFile
+from tests.compiled import runs_compiled
 from tests.ports import free_port
 from tests.proxy.engine import Engine
 from tests.proxy.harness import Reply, Stack, prompt, request, run
@@ -99,6 +101,16 @@ async def eventually(check, seconds=30):
     async with asyncio.timeout(seconds):
         while not await check():
             await asyncio.sleep(0.05)
+
+
+def test_its_workers_run_the_same_package(tmp_path):
+    async def go():
+        async with Proxy(Stack(), tmp_path, 2).up() as p:
+            workers = await p.children()
+            assert len(workers) == 2
+            assert {runs_compiled(worker) for worker in workers} == {is_compiled()}
+
+    run(go())
 
 
 @pytest.mark.parametrize("workers", [1, 2])
