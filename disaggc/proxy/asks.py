@@ -42,6 +42,8 @@ _PREFILL_DROPS: Final = IDENTITY | {
     "logprobs", "top_logprobs", "prompt_logprobs", "echo", "return_token_ids", XARGS,
 }  # fmt: skip
 _STOPS: Final = frozenset({"stop", "stop_token_ids", "ignore_eos", "stop_sequences"})
+_MOST: Final = 1 << 53
+"""Tokens that an answer may be limited to: more than any context has, and floats hold all below it."""
 _LIST: Final = re.compile(rb"\[")
 _TOKEN_IDS: Final = re.compile(rb"\[\s*(?:\[\s*)?\d")
 _LIST_OF_LISTS: Final = re.compile(rb"\[\s*\[")
@@ -218,7 +220,7 @@ def _output_limit(api: Api, found: Mapping[str, Raw]) -> int | None:
     for name in api.limits:
         limit = whole_of(found, name)
         if limit is not None:
-            return max(0, limit)
+            return min(max(0, limit), _MOST)
     return None
 
 

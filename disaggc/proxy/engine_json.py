@@ -5,28 +5,33 @@ Apart from what uses them, as msgspec makes these classes and mypyc must not.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Final
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+TOKENS_END: Final = 10**12
+"""Counts of tokens are below it and not below nought: whatever else an engine says would spoil what is learned from
+all of them, and beyond 1e308 is no number that can be added up."""
+Tokens = Annotated[int, Meta(ge=0, lt=TOKENS_END)]
 
 
 class Details(msgspec.Struct):
     """What some APIs say of the prompt's tokens."""
 
-    cached_tokens: int | None = None
+    cached_tokens: Tokens | None = None
 
 
 class Counts(msgspec.Struct):
     """An answer's `usage`, by the names of every API."""
 
-    prompt_tokens: int | None = None
-    input_tokens: int | None = None
-    completion_tokens: int | None = None
-    output_tokens: int | None = None
+    prompt_tokens: Tokens | None = None
+    input_tokens: Tokens | None = None
+    completion_tokens: Tokens | None = None
+    output_tokens: Tokens | None = None
     prompt_tokens_details: Details | None = None
     input_tokens_details: Details | None = None
-    cache_read_input_tokens: int | None = None
+    cache_read_input_tokens: Tokens | None = None
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -84,4 +89,4 @@ class Kept(msgspec.Struct):
 class Counted(msgspec.Struct):
     """What `/tokenize` answers."""
 
-    count: int
+    count: Tokens

@@ -21,9 +21,10 @@ _FIRST_VALUE: Final = json.JSONDecoder(strict=False)
 KV_KEY: Final = b'"kv_transfer_params"'
 _KV_VALUE: Final = re.compile(rb'"kv_transfer_params"\s*+:\s*+(?!null)')
 _COUNTS: Final = re.compile(
-    rb'"(prompt|input|completion|output|cached|cache_read_input)_tokens"\s*:\s*(\d{1,12})'
+    rb'"(prompt|input|completion|output|cached|cache_read_input)_tokens"\s*:\s*(\d{1,12})(?!\d)'
 )
-_CACHED: Final = re.compile(rb'"cache(?:d|_read_input)_tokens"\s*:\s*(\d{1,12})')
+"""Numbers below `engine_json.TOKENS_END`."""
+_CACHED: Final = re.compile(rb'"cache(?:d|_read_input)_tokens"\s*:\s*(\d{1,12})(?!\d)')
 _FAILED: Final = frozenset({"error", "abort", "failed", "cancelled", "response.failed", "response.cancelled"})
 _LAST_TYPES: Final = frozenset({"message_stop", "response.completed", "response.incomplete"})
 _DONE: Final = b"[DONE]"

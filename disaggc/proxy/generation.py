@@ -157,8 +157,11 @@ class Generation(Arrival):
     def stream_ended(self) -> None:
         """The client has everything."""
         stream = self.stream
-        if stream is not None:
-            count_tokens(self, stream.usage, stream.tokens)
+        try:
+            if stream is not None:
+                count_tokens(self, stream.usage, stream.tokens)
+        except Exception as exc:  # noqa: BLE001 - see `fall`
+            self.fall(exc)
         self.conclude()
 
     def stream_broke(self) -> None:
@@ -218,7 +221,7 @@ class Generation(Arrival):
     def note_prompt_tokens(self, exact: int) -> None:
         """An engine said how many tokens the prompt has."""
         if self.ask.countable and self.ask.prompt_tokens is None and not self.entry.input_tokens:
-            self.service.lengths.learn(self.ask.prompt_bytes, exact)
+            self.service.lengths.learn(self.ask.prompt_bytes, min(exact, self.service.bounds.max_model_len))
         self.entry.input_tokens = exact
 
     @property

@@ -139,5 +139,5 @@ class Service:
         _LOG.error("a request met a bug: %s\n%s", kind, "".join(traceback.format_tb(trace)))
 
     def learn_output(self, tokens: int) -> None:
-        """One answer had this many tokens."""
-        self.mean_output += (tokens - self.mean_output) / 256
+        """One answer had this many tokens, as the engine says: more than the context holds is not believed."""
+        self.mean_output += (min(tokens, self.bounds.max_model_len) - self.mean_output) / 256

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from disaggc.proxy.answers import Answer
-from disaggc.proxy.engine_json import Kept, Prefilled, Whole
+from disaggc.proxy.engine_json import TOKENS_END, Kept, Prefilled, Whole
 from disaggc.proxy.events import (
     cached_of,
     events_of,
@@ -141,6 +141,6 @@ def handed_over(body: bytes, dialect: Dialect) -> Handed | LegError:
     if dialect is _NIXL and not _is_complete(kept):
         return LegError("no-params")
     usage, cached = said.usage, kept.remote_prefill_cached_tokens
-    if not isinstance(cached, int):
+    if not (isinstance(cached, int) and 0 <= cached < TOKENS_END):
         cached = cached_of(usage) if usage is not None else None
     return Handed(params, prompt_of(usage) if usage is not None else 0, cached)

@@ -140,18 +140,27 @@ class Worker:
             await asyncio.sleep(0.25 if service is None else _sweep_every(service.table))
             if service is None:
                 continue
-            now = monotonic()
-            tokens = 0
-            for front in list(self._fronts):
+            try:
+                self._pass(service, monotonic())
+            except Exception:  # noqa: BLE001 - without the sweep nothing would have a deadline any more
+                service.report_bug()
+
+    def _pass(self, service: Service, now: float) -> None:
+        tokens = 0
+        for front in list(self._fronts):
+            try:
                 front.tick(now)
                 if front.running is not None:
                     tokens += front.running.tokens_so_far
-            service.fleet.close_idle(now)
-            service.releases.tick(now)
-            service.gate.pump(now)
-            service.tally.cells[Total.TOKENS_SO_FAR] = tokens
-            service.tally.cells[Total.LOG_DROPPED] = service.log.dropped
-            service.tally.digest()
+            except Exception:  # noqa: BLE001 - a bug must not take other requests with it
+                service.report_bug()
+                front.abort()
+        service.fleet.close_idle(now)
+        service.releases.tick(now)
+        service.gate.pump(now)
+        service.tally.cells[Total.TOKENS_SO_FAR] = tokens
+        service.tally.cells[Total.LOG_DROPPED] = service.log.dropped
+        service.tally.digest()
 
     async def _until_closed(self, seconds: float) -> None:
         """Wait for the clients' connections to end."""
