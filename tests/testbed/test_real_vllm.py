@@ -7,6 +7,7 @@ figures are printed: run with -s to see them.
 from __future__ import annotations
 
 import json
+import os
 import random
 import socket
 import subprocess
@@ -20,6 +21,7 @@ from pathlib import Path
 import pytest
 
 from disaggc.rollout.smoke_metrics import Metrics, read_metrics
+from tests import compiled
 from tests.testbed.held_legs import Gate, gate
 from tests.testbed.vllm_cpu import VERSION, tiny_model, vllm_venv
 
@@ -115,7 +117,11 @@ class Stack:
             "json",
             timeout=START_S + 60,
         )
-        self.urls = {one["address"]: one["url"] for one in json.loads(found)["programs"]}
+        programs = json.loads(found)["programs"]
+        self.urls = {one["address"]: one["url"] for one in programs}
+        for one in programs:
+            if one["kind"] == "proxy":
+                compiled.check(one["pid"], is_compiled=compiled.ASKED in os.environ)
         print(
             f"\n{len(self.urls)} processes ready after {time.monotonic() - begun:.0f} s: {', '.join(self.urls)}"
         )
