@@ -1,7 +1,8 @@
 import asyncio
+import logging
 
 from disaggc.proxy.outbox import Outbox
-from tests.proxy.harness import Stack, prompt, read_reply, request, run
+from tests.proxy.harness import FAST, Stack, prompt, read_reply, request, run
 
 
 class Wire(asyncio.WriteTransport):
@@ -53,3 +54,17 @@ def test_an_answer_is_whole_where_the_connection_closes_after_it():
                 writer.close()
 
     run(go())
+
+
+def test_an_engine_that_takes_a_large_prompt_slowly_is_nothing_to_log(caplog):
+    """Its connection is told to pause and to go on: every protocol of asyncio is."""
+
+    async def go():
+        async with Stack(
+            table={"max_model_len": 1 << 24, "timeouts": {**FAST, "prefill_s": 5, "first_byte_s": 5}}
+        ).up() as s:
+            reply = await s.ask(prompt(prompt="a b " * (2 << 20)))
+            assert reply.status == 200
+
+    run(go())
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
