@@ -12,8 +12,9 @@ from pathlib import Path
 from disaggc.hosts.readiness import reported
 from disaggc.ir.plan import Role
 from disaggc.ir.stack import Stack, StackProgram
+from disaggc.routing.live import draining
 from disaggc.routing.roles import seats
-from disaggc.routing.table import ReplicaState, load_table
+from disaggc.routing.table import ReplicaState, RoutingTable, load_table
 from disaggc.routing.text import TableError
 
 ACKNOWLEDGED_S = 40.0
@@ -26,7 +27,8 @@ class RoutingState:
     """One service's table. file: generation of its routing file, None where that cannot be read.
 
     in_effect: generation the proxy is on, None where it does not say. looked: whether the proxy has decided about the
-    file as it is now. refusal: why the file is not in effect. closed: why nothing is served under the table in effect.
+    file as it is now. refusal: why the file is not in effect. drained: replicas that get nothing new under the table in
+    effect. closed: why nothing is served under it.
     """
 
     service: str
@@ -34,6 +36,7 @@ class RoutingState:
     in_effect: int | None
     looked: bool
     refusal: str | None
+    drained: tuple[str, ...] = ()
     closed: str | None = None
 
     @property
@@ -53,7 +56,9 @@ class RoutingState:
         said = f"{self.service}: routing generation {self.in_effect} in effect"
         if self.in_effect != self.file:
             said += f", made by administration from generation {self.file} of the file"
-        return said if self.closed is None else f"{said}; {self.closed}"
+        if self.closed is not None:
+            return f"{said}; {self.closed}"
+        return f"{said}; drained: {', '.join(self.drained)}" if self.drained else said
 
 
 def routing_states(folder: Path, stack: Stack) -> tuple[RoutingState, ...]:
@@ -80,13 +85,15 @@ def _state(folder: Path, program: StackProgram) -> RoutingState:
     said = reported(f"{admin}/health")
     looked = said.get("routing_file_sha256") == hashlib.sha256(content).hexdigest()
     generation, refusal = said.get("generation"), said.get("routing_file_rejected")
+    current = _in_effect(admin) if looked else None
     return RoutingState(
         service,
         table.generation,
         generation if isinstance(generation, int) else None,
         looked=looked,
         refusal=str(refusal) if looked and refusal is not None else None,
-        closed=_closed(admin) if looked else None,
+        drained=tuple(sorted(draining(current))) if current is not None else (),
+        closed=_closed(admin, current) if current is not None else None,
     )
 
 
@@ -96,12 +103,15 @@ def closed(folder: Path, program: StackProgram) -> str | None:
     return None if found.closed is None else f"{found.service}: {found.closed}"
 
 
-def _closed(admin: str) -> str | None:
-    """Whether all replicas of a role are drained; a role that nobody has is what the table wants."""
+def _in_effect(admin: str) -> RoutingTable | None:
     try:
-        table = load_table(json.dumps(reported(f"{admin}/admin/routing")))
+        return load_table(json.dumps(reported(f"{admin}/admin/routing")))
     except TableError:
         return None
+
+
+def _closed(admin: str, table: RoutingTable) -> str | None:
+    """Whether all replicas of a role are drained; a role that nobody has is what the table wants."""
     serving = [seat for seat in seats(table) if seat.role is not Role.PREFILL]
     prefills = [seat for seat in seats(table) if seat.role is Role.PREFILL]
     for sides in (serving, prefills if table.on_prefill_failure != "decode-locally" else []):

@@ -1,7 +1,7 @@
 """The generations of routing files: kept where the file stays as it is, above all that came before where it changes.
 
 A proxy takes a different file only with a higher number. A number that grew without a change would undo what
-administration made of the file, e.g. a drain.
+administration made of the file, e.g. another policy.
 """
 
 from __future__ import annotations

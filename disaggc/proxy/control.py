@@ -148,27 +148,33 @@ class Control:
         A file answers for its generation to the file before it, see `RoutingFile.read`.
         """
         async with self._applying:
-            if table == self.table:
+            if not administered:
+                table = self.file.with_drains(table, self.table)
+            elif table == self.table:
                 return []
-            if administered and table.generation <= self.table.generation:
+            elif table.generation <= self.table.generation:
                 raise StaleError(
                     f"generation {table.generation} is not above {self.table.generation}, which is in effect"
                 )
-            before = self.table, self.slots
-            self._assign(table)
-            self.table = table
-            for handle in self.handles.values():
+            refusals = [] if table == self.table else await self._put(table)
+            if not refusals:
+                self.file.keep(table) if administered else self.file.accept(table)
+            return refusals
+
+    async def _put(self, table: RoutingTable) -> list[str]:
+        """Every worker or none takes the table; what they refused."""
+        before = self.table, self.slots
+        self._assign(table)
+        self.table = table
+        for handle in self.handles.values():
+            self._order(handle)
+        refusals = await self.acknowledged(ACK_S)
+        if refusals:
+            self.table, self.slots = before
+            for handle in self.handles.values():  # those that took it go back
                 self._order(handle)
-            refusals = await self.acknowledged(ACK_S)
-            if refusals:
-                self.table, self.slots = before
-                for handle in self.handles.values():  # those that took it go back
-                    self._order(handle)
-                await self.acknowledged(ACK_S)
-                return refusals
-            if administered:
-                self.file.keep(table)
-            return []
+            await self.acknowledged(ACK_S)
+        return refusals
 
     async def acknowledged(self, seconds: float) -> list[str]:
         """Wait until every worker has the table in effect; what they refused, or who did not answer."""
@@ -209,5 +215,3 @@ class Control:
                 refusals = [str(exc)]
             if refusals:
                 self.file.reject("; ".join(refusals))
-            else:
-                self.file.accept()

@@ -2,7 +2,8 @@
 
 A table that came over administration must outlive a restart of the proxy: the old one may name engines that are gone.
 It stands in `<file>.live`, so that the operator's own file stays as it was written, with the mark of the file that it
-was made from: once that file was replaced by a different one, the operator has spoken last.
+was made from: once that file was replaced by a different one, the operator has spoken last. Drains alone stay: who
+writes files does not know of them, and an engine is drained for reasons of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from disaggc.routing.limits import Listen
-from disaggc.routing.live import FileMark, LiveTable, live_path, mark_of
+from disaggc.routing.live import FileMark, LiveTable, carried, draining, live_path, mark_of
 from disaggc.routing.table import RoutingTable, load_table
 from disaggc.routing.text import TableError, dumped, loaded
 
@@ -38,7 +39,9 @@ class RoutingFile:
         """SHA-256, hex, of the bytes that were taken or rejected last."""
         self._seen: tuple[int, int, int] | None = None
         self._listen: Listen | None = None
-        self._read: FileMark | None = None
+        self._read: RoutingTable | None = None
+        self._own: frozenset[str] = frozenset()
+        """Replicas that the file itself drains: another file takes them back."""
         self._bytes: str | None = None
 
     def start(self) -> RoutingTable:
@@ -46,8 +49,13 @@ class RoutingFile:
         self._seen = self._stamp()
         table = self._load()
         self._listen = table.listen
-        self.taken, self.judged = mark_of(table), self._bytes
-        return _administered(live_path(self.path), self.taken, table) or table
+        self.taken, self.judged, self._own = mark_of(table), self._bytes, draining(table)
+        put = _administered(live_path(self.path), self.taken, table)
+        if put is None:
+            return table
+        if put.made_from == self.taken:
+            return put.table.model_copy(update={"listen": table.listen})
+        return self._standing(table, carried(table, put.table, put.drained))
 
     def changed(self) -> bool:
         """Whether it is another file than at the last look."""
@@ -65,8 +73,7 @@ class RoutingFile:
         table = self._load()
         if table.service != current.service:
             raise TableError(f"it is of service `{table.service}`, this proxy serves `{current.service}`")
-        self._read = mark_of(table)
-        if self._read == self.taken:
+        if mark_of(table) == self.taken:
             self.rejected, self.judged = None, self._bytes
             return None
         if self.taken is not None and table.generation <= self.taken.generation:
@@ -75,7 +82,12 @@ class RoutingFile:
             )
         if table.listen != self._listen:
             _LOG.warning("`listen` of the routing file has changed, which takes a restart; the rest is used")
+        self._read = table
         return table.model_copy(update={"listen": current.listen})
+
+    def with_drains(self, table: RoutingTable, current: RoutingTable) -> RoutingTable:
+        """The file's table as `read` gave it, with the drains of administration that the table in effect has."""
+        return carried(table, current, draining(current) - self._own)
 
     def _load(self) -> RoutingTable:
         self._bytes = None
@@ -89,11 +101,24 @@ class RoutingFile:
         self.refusals["file"] += 1
         _LOG.error("the routing file is not used: %s", reason)
 
-    def accept(self) -> None:
-        """The file as last read is in effect: what administration said before is overtaken."""
-        self.rejected, self.kept, self.taken, self.judged = None, True, self._read, self._bytes
-        with suppress(OSError):
-            live_path(self.path).unlink(missing_ok=True)
+    def accept(self, table: RoutingTable) -> None:
+        """The file as last read is in effect, as this table: of what administration said before only drains stay."""
+        if self._read is None:
+            raise RuntimeError("a file was accepted that nobody read")
+        self.rejected, self.kept, self.judged = None, True, self._bytes
+        self.taken, self._own = mark_of(self._read), draining(self._read)
+        self._standing(self._read, table)
+
+    def _standing(self, file: RoutingTable, table: RoutingTable) -> RoutingTable:
+        """A file took the place of another, with the drains that stay."""
+        stay = sorted(draining(table) - draining(file))
+        if stay:
+            _LOG.warning("%s: still drained, over administration; `undrain` takes them back", ", ".join(stay))
+            self.keep(table)
+        else:
+            with suppress(OSError):
+                live_path(self.path).unlink(missing_ok=True)
+        return table
 
     def keep(self, table: RoutingTable) -> None:
         """Write down a table of administration; the folder may be one that cannot be written, e.g. a ConfigMap."""
@@ -102,7 +127,8 @@ class RoutingFile:
         live = live_path(self.path)
         beside = live.with_name(f"{live.name}.{os.getpid()}")
         try:
-            beside.write_text(dumped(LiveTable(made_from=self.taken, table=table)))
+            drained = tuple(sorted(draining(table) - self._own))
+            beside.write_text(dumped(LiveTable(made_from=self.taken, table=table, drained=drained)))
             beside.replace(live)
         except OSError as problem:
             self.kept = False
@@ -118,8 +144,8 @@ class RoutingFile:
         return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
-def _administered(live: Path, mark: FileMark, table: RoutingTable) -> RoutingTable | None:
-    """What administration made of the file with this mark and table; None where it said nothing, or of another file."""
+def _administered(live: Path, mark: FileMark, table: RoutingTable) -> LiveTable | None:
+    """What administration made of the file with this mark and table, or of the one before it; None where nothing."""
     try:
         put = loaded(LiveTable, live.read_bytes())
     except FileNotFoundError:
@@ -127,16 +153,17 @@ def _administered(live: Path, mark: FileMark, table: RoutingTable) -> RoutingTab
     except (OSError, TableError) as problem:
         _LOG.warning("%s is not used: %s", live, problem)
         return None
-    if put.table.service != table.service or put.made_from != mark:
+    if put.table.service != table.service:
+        _LOG.warning("%s is not used: it is of service `%s`", live, put.table.service)
+        return None
+    if put.made_from != mark:
         _LOG.warning(
-            "%s is removed: administration made it (generation %d) from another file than the one there is now, which "
+            "%s is overtaken: administration made it (generation %d) from another file than the one now there, which "
             "is in effect (generation %d)", live, put.table.generation, mark.generation,
         )  # fmt: skip
-        with suppress(OSError):
-            live.unlink(missing_ok=True)
-        return None
+        return put
     _LOG.warning(
         "generation %d from %s is in effect, made from the file of generation %d: a file with a higher one replaces it",
         put.table.generation, live, mark.generation,
     )  # fmt: skip
-    return put.table.model_copy(update={"listen": table.listen})
+    return put

@@ -143,6 +143,19 @@ def test_up_says_soon_that_a_drained_role_serves_nobody_and_how_to_take_it_back(
     assert up(running)[0] == 0
 
 
+def test_a_drain_outlives_a_build_and_is_shown(running):
+    ask(running, "/admin/drain?replica=chat/decode/0", "POST")
+    rebuild(running, f"{POLICY}=round-robin")
+    code, _, errors = up(running)
+    assert code == 1
+    assert "all decode replicas are drained (chat/decode/0)" in errors
+    assert ask(running, "/admin/routing")["policy"] == "round-robin"
+    shown = disaggc(running, "local", "status", "out").stdout
+    assert "routing generation 3 in effect; all decode replicas are drained" in shown
+    ask(running, "/admin/undrain?replica=chat/decode/0", "POST")
+    assert up(running)[0] == 0
+
+
 def test_in_the_foreground_a_drained_role_is_said_and_can_be_taken_back(running):
     ask(running, "/admin/drain?replica=chat/decode/0", "POST")
     words = [sys.executable, "-c", START, "local", "up", "out", "--foreground", "--timeout", "60"]

@@ -15,6 +15,7 @@ import pytest
 from disaggc.proxy.compiled import is_compiled
 from disaggc.proxy.launch import read_table
 from disaggc.proxy.tables import RoutingFile
+from disaggc.routing.table import ReplicaState
 from tests.compiled import runs_compiled
 from tests.ports import free_port
 from tests.proxy.engine import Engine
@@ -184,10 +185,12 @@ def test_live_tables_by_file_and_by_put(tmp_path):
                 assert answer.status == 200
                 assert "not JSON" in (await answer.json())["routing_file_rejected"]
             assert (await stack.ask(prompt())).status == 200
-            p.write(p.table(3))
+            async with p.session.post("/admin/undrain", params={"replica": "chat/decode/0"}) as answer:
+                assert (await answer.json())["generation"] == 3
+            p.write(p.table(4))
 
             async def in_effect():
-                wanted = {"routing_generation": 3, "routing_file_rejected": 0}
+                wanted = {"routing_generation": 4, "routing_file_rejected": 0}
                 return {name: await p.metric(name) for name in wanted} == wanted
 
             await eventually(in_effect)
@@ -209,7 +212,11 @@ async def drained(p, address="chat/decode/1"):
         return await answer.json()
 
 
-def test_a_drain_outlives_a_restart_until_the_file_is_another(tmp_path):
+def draining_in(table):
+    return {r.address for pool in table.pools for r in pool.replicas if r.state is ReplicaState.DRAINING}
+
+
+def test_a_drain_outlives_a_restart_and_another_file(tmp_path):
     async def go():
         stack = Stack(decodes=[Engine("d0"), Engine("d1")])
         async with Proxy(stack, tmp_path, 1).up() as p:
@@ -228,9 +235,15 @@ def test_a_drain_outlives_a_restart_until_the_file_is_another(tmp_path):
         assert started(p).generation == 2, "another spelling of the same table is the same file"
         live = p.path.with_name("routing.json.live")
         p.write(p.table(1, policy="round-robin"))
-        assert (started(p).generation, started(p).policy) == (1, "round-robin"), (
-            "the file was replaced meanwhile"
-        )
+        for _ in range(2):
+            found = started(p)
+            assert (found.generation, found.policy) == (1, "round-robin"), "the file was replaced meanwhile"
+            assert draining_in(found) == {"chat/decode/1"}
+        assert json.loads(live.read_text())["table"]["policy"] == "round-robin"
+        moved = p.table(2)
+        moved["pools"][1]["replicas"][1]["port"] += 1
+        p.write(moved)
+        assert draining_in(started(p)) == set(), "another engine has its address"
         assert not live.exists(), "the drain does not come back with the file that it was made from"
 
     run(go())
@@ -278,9 +291,23 @@ def test_a_new_file_replaces_what_administration_made_of_the_one_before(tmp_path
             async with p.session.get("/admin/routing") as answer:
                 table = await answer.json()
             assert table["policy"] == "round-robin"
-            assert {r["state"] for pool in table["pools"] for r in pool["replicas"]} == {"active"}
+            states = {r["address"]: r["state"] for pool in table["pools"] for r in pool["replicas"]}
+            assert states == {
+                "chat/prefill/0": "active", "chat/decode/0": "draining", "chat/decode/1": "draining",
+            }  # fmt: skip
             assert await p.metric("routing_generation") == 2
-            assert (await drained(p))["generation"] == 3
+            for number, generation in ((0, 3), (1, 4)):
+                async with p.session.post(
+                    "/admin/undrain", params={"replica": f"chat/decode/{number}"}
+                ) as answer:
+                    assert (await answer.json())["generation"] == generation
+            p.write(p.table(5))
+
+            async def taken():
+                return (await health())["generation"] == 5
+
+            await eventually(taken)
+            assert draining_in(started(p)) == set(), "what was taken back is not drained by an older table"
 
     run(go())
 
