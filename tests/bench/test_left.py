@@ -86,7 +86,8 @@ def test_what_a_killed_run_left_goes_and_what_lives_stays():
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_that_is_told_to_end_ends_soon_and_leaves_nothing(number):
     rows = "kill" if unavailable() else "cable"
-    matrix = [sys.executable, "-m", "tests.bench.fault_matrix", "--dialect", "nixl", "--rows", rows]
+    words = ["--interpreted", "--dialect", "nixl", "--rows", rows]  # nothing is to be built first
+    matrix = [sys.executable, "-m", "tests.bench.fault_matrix", *words]
     process = subprocess.Popen(matrix, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
         name = started(process, 8)
