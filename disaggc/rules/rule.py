@@ -94,8 +94,12 @@ _NOT_THE_SPEC = "a spec cannot cause this: the plan was edited, or the compiler 
 
 
 def stamped(rule: Rule, finding: Finding) -> Diagnostic:
-    """The finding as a diagnostic of this rule; one about a plan says that the spec is not to blame."""
-    notes = (*finding.notes, _NOT_THE_SPEC) if isinstance(rule, PlanRule) else finding.notes
+    """The finding as a diagnostic of this rule.
+
+    One about a plan says that the spec is not to blame, unless it says what to write there.
+    """
+    blameless = isinstance(rule, PlanRule) and finding.help is None
+    notes = (*finding.notes, _NOT_THE_SPEC) if blameless else finding.notes
     return Diagnostic(
         rule.code,
         finding.severity or rule.severity,

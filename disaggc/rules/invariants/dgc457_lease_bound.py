@@ -1,7 +1,8 @@
 """A lease that ends before decode can fetch, or that the engine is not told.
 
 KV read after its lease is other requests' memory, with HTTP 200. The lease must cover a first handshake (5 s), the
-transfer at its cautious bandwidth and the queue that the plan predicts.
+transfer at its cautious bandwidth and the queue that the plan predicts. On a network on which KV takes longer than the
+longest lease the compiler chooses (300 s), prefill and decode cannot stand apart.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from disaggc.diagnostics import Severity
+from disaggc.ir.front import LEASE_CEILING_S
 from disaggc.ir.plan import Role, ServicePlan
 from disaggc.rules.planned import options, replicas, service_path, transfer
 from disaggc.rules.rule import Edit, Finding, Planned, PlanRule
+from disaggc.units import format_duration
 
 _HANDSHAKE_S = 5.0
 _HOP_S = 1.0
@@ -23,7 +26,14 @@ def check(planned: Planned) -> Iterator[Finding]:
         if service.connector is None:
             continue
         needed = _HANDSHAKE_S + _HOP_S + _transfer_s(service)
-        if service.connector.lease_s < needed:
+        if needed > LEASE_CEILING_S == service.connector.lease_s:
+            yield Finding(
+                f"KV takes {format_duration(_transfer_s(service))} from prefill to decode at the cautious bandwidth of "
+                f"its slowest link, and prefill keeps it for {LEASE_CEILING_S} s at most",
+                (*service_path(service), "constraints", "mode"),
+                help="write `mode: colocated`, ask for shorter prompts, or plan with a faster fabric",
+            )
+        elif service.connector.lease_s < needed:
             yield Finding(
                 f"the lease of {service.connector.lease_s} s is shorter than the {needed:.1f} s until KV is fetched",
                 service_path(service),
