@@ -11,6 +11,7 @@ from disaggc.rollout.smoke_losses import lost, scraped
 from disaggc.rollout.smoke_model import Finding, Pair, Subject, failed, skipped
 from disaggc.rollout.smoke_pairs import pair, released
 from disaggc.rollout.smoke_service import cancelled, kv_blocks, proxy_reachable, reachable, remote_share
+from disaggc.units import counted
 
 UNREACHED = "was not asked: it failed `reachable`"
 
@@ -23,7 +24,7 @@ async def smoke(subject: Subject, said: Callable[[str], None]) -> AsyncIterator[
     name = subject.plan.name
     async with Caller(subject.plan.model.served_name, key=subject.key, timeout_s=subject.timeout_s) as caller:
         said(
-            f"{name}: asking {len(subject.engines)} engines and the proxy, at most {subject.timeout_s:.0f} s each"
+            f"{name}: asking {counted(len(subject.engines), 'engine')} and the proxy, at most {subject.timeout_s:.0f} s each"
         )
         there = [*await reachable(subject, caller), await proxy_reachable(subject, caller)]
         for finding in there:

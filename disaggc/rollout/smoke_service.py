@@ -9,7 +9,7 @@ from disaggc.rollout.smoke_calls import Caller, CallError
 from disaggc.rollout.smoke_metrics import Metrics
 from disaggc.rollout.smoke_model import Finding, Subject, Target, judged, skipped
 from disaggc.rollout.smoke_use import RELEASED_S, grown, settles
-from disaggc.units import format_count
+from disaggc.units import counted, format_count
 
 GENERATED = 8
 """Tokens asked of each answer."""
@@ -131,7 +131,7 @@ async def cancelled(subject: Subject, caller: Caller) -> Finding:
     except CallError as problem:
         return judged("hang-up", name, str(problem), ok=False)
     text = (
-        f"nothing is left on {len(subject.engines)} engines after {CANCELLED} clients hung up"
+        f"nothing is left on {counted(len(subject.engines), 'engine')} after {CANCELLED} clients hung up"
         if free
         else f"requests or KV are left on an engine {RELEASED_S:.0f} s after {CANCELLED} clients hung up"
     )

@@ -30,7 +30,7 @@ def test_clients_that_hang_up_are_tried_on_engines_that_do_both():
         async with up(double := Double()):
             seen = await found(f"http://127.0.0.1:{double.engine.port}", double)
             assert seen["hang-up"].state == "pass", seen["hang-up"]
-            assert "nothing is left on 1 engines after 4 clients hung up" in seen["hang-up"].sentence
+            assert "nothing is left on 1 engine after 4 clients hung up" in seen["hang-up"].sentence
             assert not {"kv-moves", "remote-prefill"} & set(seen)
 
     run(go())
