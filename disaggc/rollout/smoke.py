@@ -23,9 +23,8 @@ async def smoke(subject: Subject, said: Callable[[str], None]) -> AsyncIterator[
     """
     name = subject.plan.name
     async with Caller(subject.plan.model.served_name, key=subject.key, timeout_s=subject.timeout_s) as caller:
-        said(
-            f"{name}: asking {counted(len(subject.engines), 'engine')} and the proxy, at most {subject.timeout_s:.0f} s each"
-        )
+        engines = counted(len(subject.engines), "engine")
+        said(f"{name}: asking {engines} and the proxy, at most {subject.timeout_s:.0f} s each")
         there = [*await reachable(subject, caller), await proxy_reachable(subject, caller)]
         for finding in there:
             yield finding
