@@ -122,9 +122,13 @@ class Supervision:
         )
 
     def update(self) -> tuple[str, ...]:
-        """Take the file as it is now; names of programs that were added, changed or removed. Waits for stops."""
+        """Take the file as it is now; names of programs that were added, changed or removed. Waits for stops.
+
+        Those go as in `stages`: a proxy that goes finishes what it has while its engines are still there.
+        """
+        stage = {name: place for place, names in enumerate(self.stages()) for name in names}
         ((added, changed, removed),) = self._ask("supervisor.reloadConfig")
-        for name in (*removed, *changed):
+        for name in sorted((*removed, *changed), key=lambda name: stage.get(name, len(stage))):
             self._ask("supervisor.stopProcessGroup", name)
             self._ask("supervisor.removeProcessGroup", name)
         for name in (*changed, *added):

@@ -117,6 +117,21 @@ def test_up_fails_with_the_reason_where_a_file_is_not_taken(running):
     assert up(running)[0] == 0
 
 
+def test_a_build_with_other_latencies_leaves_the_proxy_running(running):
+    def pids() -> dict[str, int]:
+        return {one["name"]: one["pid"] for one in status(running)["programs"]}
+
+    before, drained = pids(), table(running)["timeouts"]["drain_s"]
+    rebuild(running, "services.chat.workload.w.output_tokens=2900")
+    assert table(running)["timeouts"]["drain_s"] != drained, "what would be another wait for the proxy's end"
+    code, said, errors = up(running)
+    assert code == 0, errors
+    assert "chat: routing generation 2 in effect" in said
+    after = pids()
+    assert after["chat-proxy-0"] == before["chat-proxy-0"]
+    assert after["chat-decode-0"] != before["chat-decode-0"], "it finishes longer answers now"
+
+
 def test_other_ports_restart_the_proxy(running):
     port = PROXY + 200
     rebuild(running, f"services.chat.proxy.port={port}")

@@ -19,6 +19,9 @@ RETRIES = 3
 DISAGGC = "disaggc"
 """Found on the search path: `disaggc local up` puts the place of its own executable in front."""
 STOP_MARGIN_S = 15
+PROXY_STOP_STEP_S = 3600
+"""The wait for a proxy's end is whole hours: it is the last resort behind the proxy's own drain, which the routing file
+changes live, and supervisord restarts a program whose wait is another one."""
 SCALED_STOP_S = 30
 """Doubles that run faster than the clock finish what they have faster, too; this much is left for leaving."""
 
@@ -157,6 +160,6 @@ def _proxy(service: ServicePlan) -> Program:
         ),
         words=(command, "proxy", "--config", f"{service.name}/routing.json", *workers),
         priority=PROXY_PRIORITY,
-        stop_s=proxy_stop_s(service),
+        stop_s=PROXY_STOP_STEP_S * -(-proxy_stop_s(service) // PROXY_STOP_STEP_S),
         retries=RETRIES,
     )
