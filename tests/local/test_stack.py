@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -72,6 +73,25 @@ def test_a_key_is_wanted_by_the_proxy():
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(request, timeout=10)  # noqa: S310
     assert refused.value.code == 401
+
+
+def test_the_access_log_has_no_prompt_no_answer_and_no_key(running):
+    said = "a prompt that nobody else may read " * 80
+    body = json.dumps({"model": "meta-llama/Llama-3.1-8B", "prompt": said, "max_tokens": 3}).encode()
+    headers = {"Authorization": f"Bearer {SECRETS['CHAT_KEY']}", "x-request-id": "look-for-me"}
+    request = urllib.request.Request(f"http://127.0.0.1:{PROXY}/v1/completions", body, headers)
+    with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310
+        text = json.loads(answer.read())["choices"][0]["text"].strip()
+    log, deadline = running / "out" / "run" / "chat-proxy-0.log", time.monotonic() + 10
+    while "look-for-me" not in log.read_text() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    lines = [line for line in log.read_text().splitlines() if "look-for-me" in line]
+    assert len(lines) == 1
+    told = json.loads(lines[0])
+    assert (told["path"], told["status"], told["output_tokens"]) == ("/v1/completions", 200, 3)
+    assert (told["prefill"], told["decode"]) == ("chat/prefill/0", "chat/decode/0")
+    for secret in ("nobody else", text, SECRETS["CHAT_KEY"]):
+        assert secret not in log.read_text()
 
 
 def smoked(folder: Path, *words: str) -> tuple[int, dict[str, set[str]]]:
