@@ -33,7 +33,7 @@ def check(resolved: ResolvedSpec) -> Iterator[Finding]:
     if engines.stop > EPHEMERAL_PORTS.start:
         yield Finding(
             f"`base_port` {base} with {devices} accelerators takes the ports up to {engines.stop - 1}, "
-            f"from {EPHEMERAL_PORTS.start} on Linux gives them to connections",
+            f"those from {EPHEMERAL_PORTS.start} on are what Linux gives to connections",
             ("targets", "local", "base_port") if given else ("target",),
             help="write a smaller `targets.local.base_port`, or fewer nodes",
         )
