@@ -86,13 +86,16 @@ def _plan(request: Request) -> DeploymentPlan:
 
 
 def _lines(plan: DeploymentPlan) -> Iterator[_Asked]:
-    """One line for each kind of process: first replica of every pool, its first and its second node."""
+    """Every command line is parsed; configured, which takes seconds, is one of each kind.
+
+    That is the first replica of every pool, its first and its second node.
+    """
     for part in engine_parts(plan):
-        if part.replica is part.pool.replicas[0] and part.slot.rank <= 1:
-            literal = {v.name: v.value.value for v in part.replica.env if isinstance(v.value, Literally)}
-            here = Path(part.service.model.path).is_dir()
-            words = part.words(partial(_text, part))
-            yield _Asked(part, CommandLine(words[1:], literal, configure=here))
+        literal = {v.name: v.value.value for v in part.replica.env if isinstance(v.value, Literally)}
+        here = Path(part.service.model.path).is_dir()
+        first = part.replica is part.pool.replicas[0] and part.slot.rank <= 1
+        words = part.words(partial(_text, part))
+        yield _Asked(part, CommandLine(words[1:], literal, configure=here and first))
 
 
 def _text(part: EnginePart, value: Value) -> str:

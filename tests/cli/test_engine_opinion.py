@@ -35,6 +35,7 @@ ANSWER = """\
 #!{python}
 import json, sys
 lines = json.load(sys.stdin)["lines"]
+json.dump([one["words"] for one in lines], open("asked.json", "w"))
 assert all("--max-logprobs" in one["words"] and one["words"][0] == "/models/llama" for one in lines)
 print(json.dumps({{"version": "{version}", "verdicts": [{{"stage": "{stage}", "message": {message!r}}} for _ in lines]}}))
 """
@@ -62,6 +63,14 @@ def test_a_complaint_stands_at_the_line_that_caused_it(tmp_path):
     assert [one["code"] for one in found] == ["DGC240"] * 2, "one for prefill, one for decode"
     assert {one["line"] for one in found} == {13}
     assert message in found[0]["message"]
+
+
+def test_every_command_line_is_asked_about(tmp_path):
+    colocated = ("--set", "services.chat.constraints={mode: colocated, colocated: {tp: [1], replicas: 2}}")
+    done, _ = validated(tmp_path, *colocated)
+    assert done.returncode == 0, done.stdout
+    asked = json.loads((tmp_path / "asked.json").read_text())
+    assert len({words[words.index("--port") + 1] for words in asked}) == len(asked) == 2
 
 
 def test_what_depends_on_the_device_is_not_taken(tmp_path):

@@ -42,10 +42,16 @@ def lease(
     return min(LEASE_CEILING_S, max(LEASE_FLOOR_S, math.ceil(slow)))
 
 
-def drain(asked: float | Literal["auto"], e2e_p99_s: float) -> int:
-    """Seconds a replica may finish its requests: p99 end-to-end latency and a tenth more."""
+def drain(asked: float | Literal["auto"], e2e_p99_s: float, *, flexible: bool = False) -> int:
+    """Seconds a replica may finish its requests: p99 end-to-end latency and a tenth more.
+
+    Of a flexible pool the most there is, whatever is predicted: it stands in the engines' command lines, and another
+    ratio, which changes what is predicted, must not restart them. Who has finished ends at once all the same.
+    """
     if asked != "auto":
         return max(1, math.ceil(asked))
+    if flexible:
+        return DRAIN_CEILING_S
     return min(DRAIN_CEILING_S, math.ceil(e2e_p99_s * 1.1) + MARGIN_S)
 
 

@@ -139,7 +139,11 @@ def _lifetimes(
             handoff,
             handoff=service.given.proxy.timeouts.handoff,
         ),
-        drain_s=drain(models.resolved.spec.rollout.drain_timeout, slowest(predicted, "e2e_ms")),
+        drain_s=drain(
+            models.resolved.spec.rollout.drain_timeout,
+            slowest(predicted, "e2e_ms"),
+            flexible=found.flexible_ratio is not None,
+        ),
         handoff_s=handoff,
     )
 

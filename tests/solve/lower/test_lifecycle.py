@@ -1,8 +1,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disaggc.emit.engine_part import engine_parts
 from disaggc.ir.plan import Role
 from disaggc.solve.lower.lifecycle import KEEP_ALIVE_S, LEASE_FLOOR_S, PROXY_IDLE_S, drain, lease, timings
+from tests.solve.spec_cases import CONSTRAINTS, FIVE, plan
 
 SECONDS = st.floats(0, 5000)
 
@@ -49,3 +51,14 @@ def test_an_automatic_drain_outlasts_p99(e2e):
 
 def test_engines_keep_connections_longer_than_the_proxy_idles():
     assert KEEP_ALIVE_S > PROXY_IDLE_S
+
+
+def test_another_ratio_of_a_flexible_pool_restarts_no_engine():
+    def lines(prefills: int) -> list[str]:
+        made, _ = plan(FIVE, f"{CONSTRAINTS}mode=flexible", f"{CONSTRAINTS}prefill.replicas={prefills}")
+        assert made.services[0].flexible_ratio.prefill == prefills
+        return [repr((part.words(repr), part.replica.env)) for part in engine_parts(made)]
+
+    assert lines(1) == lines(2)
+    made, _ = plan(FIVE, f"{CONSTRAINTS}mode=flexible", "rollout.drain_timeout=600s")
+    assert {pool.timings.shutdown_s for pool in made.services[0].pools} == {600}
