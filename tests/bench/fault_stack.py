@@ -301,7 +301,8 @@ class Stack:
         """What the access log says of a request; None when it says nothing."""
         end = time.monotonic() + 1.0  # lines are written in batches, 0.2 s late
         while time.monotonic() < end:
-            for line in reversed(self._log.read_bytes().splitlines() if self._log.exists() else []):
+            said = self._log.read_bytes() if self._log.exists() else b""
+            for line in reversed(said.rpartition(b"\n")[0].splitlines()):  # the last may be half written
                 if request.encode() in line:
                     found: dict[str, Any] = json.loads(line)
                     return found
