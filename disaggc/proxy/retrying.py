@@ -42,15 +42,18 @@ def next_try(x: Generation, error: LegError, now: float) -> bool:
         x.tried |= {x.entry.prefill}
         if not _move_elsewhere(x, now):
             return False
-        if x.holding.address not in x.tried:
-            return True
-    elif _another(x, error, now):
-        return True
-    return _pause(x, error, now)
+        untried = x.holding.address not in x.tried
+    else:
+        untried = _another(x, error, now)
+    return (untried and x.tries == 1) or _pause(x, error, now)
 
 
 def _pause(x: Generation, error: LegError, now: float) -> bool:
-    """The same engine is next: give it a moment, longer each time."""
+    """Before the same engine is next, or a third one: a moment, longer each time.
+
+    Engines that are stopped together answer with errors before they refuse connections: tries on one after the other
+    would be used up in a blink, while a refused connection is waited for.
+    """
     seconds = min(LONGEST_PAUSE_S, PAUSE_S * 2 ** (x.tries - 1))
     if now + seconds >= x.last:
         raise _refusal(error)

@@ -175,6 +175,28 @@ def test_tries_on_the_same_engine_have_a_growing_pause_between_them(role):
     run(go())
 
 
+@pytest.mark.parametrize("role", ["prefill", "decode"])
+def test_engines_that_are_stopped_together_lose_no_request(role):
+    """They answer errors for a moment, then refuse connections, and come back."""
+
+    async def go():
+        engines = [Engine(f"{role}{i}", script=deque([500] * 9)) for i in range(4)]
+        stack = _stack(retries=2, health={"eject_after": 9})
+        setattr(stack, f"{role}s", engines)
+        async with stack.up() as s:
+            asking = [asyncio.ensure_future(s.ask(prompt())) for _ in range(4)]
+            await asyncio.sleep(0.1)
+            for engine in engines:
+                await engine.stop()
+                engine.script.clear()
+            await asyncio.sleep(0.5)
+            for engine in engines:
+                await engine.start()
+            assert [reply.status for reply in await asyncio.gather(*asking)] == [200] * 4
+
+    run(go())
+
+
 def test_no_pause_outlives_the_request():
     async def go():
         async with _stack(retries=9, timeouts={"total_s": 1.0}).up() as s:
