@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import time
 from contextlib import suppress
@@ -52,6 +53,8 @@ def read_load(metrics: str) -> dict[int, float]:
         cell = _CELLS[name]
         with suppress(ValueError):
             value = float(text)
+            if not 0.0 <= value < math.inf:
+                continue  # NaN too: no load, and it would decide every choice
             load[cell] = max(load[cell], value) if cell is Shared.KV_USAGE else load[cell] + value
     return load
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from disaggc.proxy.board import Total
+from disaggc.proxy.board import Shared, Total
+from disaggc.proxy.probes import read_load
 from tests.proxy.harness import Stack, prompt, run
 from tests.proxy.spoken import CHUNKED, DONE, Spoken, chunk, streamed, token, whole
 
@@ -163,3 +164,9 @@ def test_a_bug_in_a_deadline_leaves_all_others_theirs(caplog):
 
     run(go())
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_gauges_that_are_no_numbers_are_no_load():
+    said = 'vllm:num_requests_waiting{engine="%d"} %s\n'
+    metrics = "".join(said % (i, text) for i, text in enumerate(("NaN", "3", "+Inf", "-7", "x", "2.0")))
+    assert read_load(metrics)[Shared.WAITING] == 5.0

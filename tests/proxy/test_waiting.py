@@ -243,7 +243,7 @@ def test_decode_is_not_asked_for_kv_whose_time_is_over(monkeypatch):
             monkeypatch.setattr(asyncio, "timeout", still)
             assert (await s.ask(prompt())).status == 200
             monkeypatch.undo()
-            assert limits[1] <= 0.3
+            assert limits[1] <= 0.3 + 1e-6  # a difference of times of the monotonic clock
             assert (len(s.prefills[0].seen), len(s.decodes[0].seen)) == (2, 1 + _releases(s.decodes[0]))
             await s.quiet()
             assert s.pinned == 0
