@@ -10,6 +10,7 @@ import random
 import time
 
 from disaggc.proxy.board import Total
+from tests.fuzz.damage import damaged
 from tests.proxy.harness import FAST, Stack, prompt, request, run
 
 SECONDS = float(os.environ.get("DISAGGC_FUZZ_SECONDS", "30")) / 2
@@ -74,23 +75,7 @@ def body(rng):
             ]
         )
     raw = json.dumps(said).encode()
-    return damaged(rng, raw) if rng.random() < 0.4 else raw
-
-
-def damaged(rng, raw):
-    raw = bytearray(raw)
-    for _ in range(rng.randrange(1, 6)):
-        at = rng.randrange(len(raw) + 1)
-        match rng.randrange(4):
-            case 0:
-                raw[at:at] = rng.choice(WORDS)
-            case 1:
-                del raw[at : at + rng.randrange(20)]
-            case 2 if at < len(raw):
-                raw[at] = rng.randrange(256)
-            case _:
-                raw[at:at] = raw[at : at + rng.randrange(30)]
-    return bytes(raw)
+    return damaged(rng, raw, WORDS, most=5) if rng.random() < 0.4 else raw
 
 
 def message(rng):
@@ -99,7 +84,7 @@ def message(rng):
         body(rng), rng.choice(PATHS), method, x_request_id=rng.choice(["a", "b\x7f", "-0123abcd", "x" * 300])
     )
     if rng.random() < 0.5:
-        raw = damaged(rng, raw)
+        raw = damaged(rng, raw, WORDS, most=5)
     return raw if rng.random() < 0.8 else raw + request(body(rng))
 
 

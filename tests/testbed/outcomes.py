@@ -23,6 +23,7 @@ from disaggc.proxy.answers import Answer
 from disaggc.proxy.framing import Head
 from disaggc.proxy.upstream import Connection
 from disaggc.routing.table import Dialect
+from tests.fuzz import damage
 from tests.proxy.harness import Stack, prompt, read_reply, request, run
 from tests.proxy.spoken import CHUNKED, CLOSE, DONE, Spoken, token
 
@@ -71,19 +72,7 @@ class Dice(random.Random):
         return b"".join(self.choices(pieces, k=self.randrange(most)))
 
     def damaged(self, raw: bytes) -> bytes:
-        text = bytearray(raw)
-        for _ in range(self.randrange(1, 4)):
-            at = self.randrange(len(text) + 1)
-            match self.randrange(4):
-                case 0:
-                    text[at:at] = self.choice(STREAM)
-                case 1:
-                    del text[at : at + self.randrange(20)]
-                case 2 if at < len(text):
-                    text[at] = self.randrange(256)
-                case _:
-                    text[at:at] = text[at : at + self.randrange(30)]
-        return bytes(text)
+        return damage.damaged(self, raw, STREAM, most=3)
 
     def members(self) -> bytes:
         said = (
