@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "disaggc-compiled"
 FOLDERS = ("disaggc", "targets", "schemas", "examples")
-FILES = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE")
+FILES = ("pyproject.toml", ".ci/hatch_build.py", "README.md", "LICENSE")
 """What a wheel is made of."""
 KEPT_S = 86_400
 LIBRARY = "disaggc__mypyc."
@@ -76,6 +76,7 @@ def _copy(sources: Path) -> None:
         ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.pyc")
         shutil.copytree(ROOT / folder, sources / folder, ignore=ignored)
     for file in FILES:
+        (sources / file).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / file, sources / file)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 _SIGN = "disaggc.proxy.framing"
-"""A module that is compiled where any is: a wheel holds all of them or none, see hatch_build.py."""
+"""A module that is compiled where any is: a wheel holds all of them or none, see .ci/hatch_build.py."""
 
 
 def is_compiled() -> bool:
